@@ -1,0 +1,36 @@
+// Every bound of the wire and of the coordinator's tables, in one place.
+//
+// A limit is here when a peer, a user or a worker could otherwise make a table
+// or a message grow without end. What lies beyond a limit is refused with an
+// error that names the value and the limit; nothing is cut silently.
+#ifndef DDLAUNCH_AGENT_BASE_LIMITS_H_
+#define DDLAUNCH_AGENT_BASE_LIMITS_H_
+
+#include <cstddef>
+#include <cstdint>
+
+namespace ddl::limits {
+
+// The wire. Sizes in bytes.
+inline constexpr std::size_t kMaxMessageBytes = std::size_t{1} << 20U;
+inline constexpr std::size_t kMaxKeyBytes = 256;
+inline constexpr std::size_t kMaxValueBytes = std::size_t{512} << 10U;
+inline constexpr std::size_t kMaxTextBytes = std::size_t{4} << 10U;
+inline constexpr std::size_t kMaxErrorTextBytes = std::size_t{64} << 10U;
+inline constexpr std::size_t kMaxJobIdBytes = 256;
+inline constexpr std::size_t kMaxHostBytes = 256;
+
+// Tables.
+inline constexpr std::int32_t kMaxNodes = 131'072;
+inline constexpr std::int32_t kMaxWorkersPerNode = 1'024;
+inline constexpr std::size_t kMaxJobs = 4'096;
+inline constexpr std::size_t kMaxKeysPerRound = 1'048'576;
+inline constexpr std::size_t kMaxStoreBytesPerRound = std::size_t{256} << 20U;
+inline constexpr std::size_t kMaxBarriersPerRound = 65'536;
+// Events waiting for the thread that owns a state machine. A full queue is
+// back-pressure on the streams that feed it, never a lost event.
+inline constexpr std::size_t kMaxQueuedEvents = 65'536;
+
+}  // namespace ddl::limits
+
+#endif  // DDLAUNCH_AGENT_BASE_LIMITS_H_

@@ -1,0 +1,261 @@
+// The rendezvous core's vocabulary: what comes in (events), what goes out
+// (effects). Plain values; no behaviour. See rendezvous.h for the machine.
+//
+// These mirror proto/ddlaunch/v1/rendezvous.proto, which documents each field;
+// agent/service translates. The core itself knows neither gRPC nor protobuf.
+#ifndef DDLAUNCH_AGENT_CORE_TYPES_H_
+#define DDLAUNCH_AGENT_CORE_TYPES_H_
+
+#include <compare>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "agent/base/clock.h"
+#include "agent/plan/plan.h"
+
+namespace ddl::core {
+
+// Why something was decided. Numbers equal ddlaunch.v1.Reason.
+enum class Reason : std::uint8_t {
+  kUnspecified = 0,
+  kJoined = 1,
+  kRoundFormed = 2,
+  kWorkerFailed = 3,
+  kNodeLost = 4,
+  kNodeLeft = 5,
+  kStoppedByUser = 6,
+  kAllSucceeded = 7,
+  kRestartsExhausted = 8,
+  kJoinTimeout = 9,
+  kStopTimeout = 10,
+  kTermsDiffer = 11,
+  kPlanDiffers = 12,
+  kPlanImpossible = 13,
+  kNodeRankTaken = 14,
+  kNodeRankOutOfRange = 15,
+  kJobFull = 16,
+  kJobEnded = 17,
+  kStaleIncarnation = 18,
+  kStaleRound = 19,
+  kInvalid = 20,
+  kLimit = 21,
+  kVersion = 22,
+  kRestarting = 23,
+};
+// "worker_failed"
+const char* ToString(Reason reason);
+
+// One agent process of one job.
+struct AgentRef {
+  std::string job_id;
+  std::string incarnation;
+  friend auto operator<=>(const AgentRef&, const AgentRef&) = default;
+};
+
+struct WorkerFailure {
+  std::int32_t rank = -1;
+  std::int32_t local_rank = -1;
+  std::int64_t pid = 0;
+  std::string host;
+  std::int32_t exit_code = 0;
+  std::int32_t term_signal = 0;  // 0: it exited with exit_code
+  std::int64_t wall_time_s = 0;
+  std::string error_text;
+  std::string error_file;
+  friend bool operator==(const WorkerFailure&, const WorkerFailure&) = default;
+};
+
+// ---- events ---------------------------------------------------------------
+
+// An agent introduced itself on a new stream (Hello).
+struct AgentConnected {
+  AgentRef agent;
+  std::string host;
+  std::string address;
+  std::int32_t nproc = 0;
+  std::optional<std::int32_t> node_rank;
+  std::int32_t min_nodes = 0;
+  std::int32_t max_nodes = 0;
+  std::int32_t max_restarts = 0;
+  Duration join_timeout{};
+  Duration stop_grace{};
+  plan::Request plan;
+};
+// Any message at all; `master_port` is non-zero when it changed.
+struct AgentHeard {
+  AgentRef agent;
+  std::uint32_t master_port = 0;
+};
+// The stream ended without goodbye.
+struct AgentDisconnected {
+  AgentRef agent;
+};
+// The agent said goodbye.
+struct AgentLeft {
+  AgentRef agent;
+  std::string why;
+};
+struct WorkerFailed {
+  AgentRef agent;
+  std::int64_t round = 0;
+  WorkerFailure failure;
+};
+struct WorkersSucceeded {
+  AgentRef agent;
+  std::int64_t round = 0;
+};
+struct RoundStopped {
+  AgentRef agent;
+  std::int64_t round = 0;
+};
+struct KeyWritten {
+  AgentRef agent;
+  std::int64_t round = 0;
+  std::string key;
+  std::string value;
+};
+struct KeyWanted {
+  AgentRef agent;
+  std::int64_t round = 0;
+  std::string key;
+};
+struct BarrierReached {
+  AgentRef agent;
+  std::int64_t round = 0;
+  std::string name;
+};
+struct PlanProposed {
+  AgentRef agent;
+  std::int64_t round = 0;
+  plan::Request request;
+};
+// The user stopped one node's ddlaunch.
+struct StopRequested {
+  AgentRef agent;
+  std::int32_t signal = 0;
+};
+
+// What a timer is for. One timer of a kind for a subject at a time: arming it
+// again moves it. The core ignores one that no longer means anything.
+enum class TimerKind : std::uint8_t {
+  kHeartbeat,  // subject: incarnation
+  kReconnect,  // subject: incarnation
+  kJoin,       // subject: empty; nodes still missing
+  kStop,       // subject: empty; RoundStopped still missing
+  kForget,     // subject: empty; an ended job's record goes
+};
+struct TimerId {
+  TimerKind kind{};
+  std::string job_id;
+  std::string subject;
+  friend auto operator<=>(const TimerId&, const TimerId&) = default;
+};
+struct TimerFired {
+  TimerId id;
+};
+// What Persist asked for is durable.
+struct StoreDone {
+  std::string job_id;
+  std::int64_t sequence = 0;
+};
+
+using Event = std::variant<AgentConnected, AgentHeard, AgentDisconnected, AgentLeft, WorkerFailed,
+                           WorkersSucceeded, RoundStopped, KeyWritten, KeyWanted, BarrierReached,
+                           PlanProposed, StopRequested, TimerFired, StoreDone>;
+
+// ---- messages to agents ---------------------------------------------------
+
+struct Welcome {
+  Duration heartbeat_interval{};
+  Duration heartbeat_timeout{};
+  Duration reconnect_grace{};
+};
+struct Rejected {
+  Reason reason{};
+  std::string text;
+};
+struct Waiting {
+  std::int32_t nodes_joined = 0;
+  std::int32_t nodes_needed = 0;
+  std::string text;
+};
+struct RoundStart {
+  std::int64_t round = 0;
+  std::int32_t restart_count = 0;
+  std::int32_t max_restarts = 0;
+  std::int32_t node_rank = 0;
+  std::int32_t first_rank = 0;
+  std::int32_t nproc = 0;
+  std::int32_t num_nodes = 0;
+  std::int32_t world_size = 0;
+  std::string master_addr;
+  std::uint32_t master_port = 0;
+  std::optional<plan::Plan> plan;
+  plan::Request plan_request;
+};
+struct RoundStop {
+  std::int64_t round = 0;
+  Reason reason{};
+  std::string text;
+  std::optional<WorkerFailure> root_cause;
+  bool will_restart = false;
+};
+struct KeyValue {
+  std::int64_t round = 0;
+  std::string key;
+  std::string value;
+};
+struct BarrierDone {
+  std::int64_t round = 0;
+  std::string name;
+};
+struct PlanReply {
+  std::int64_t round = 0;
+  std::optional<plan::Plan> plan;
+  std::string error;
+};
+struct JobDone {
+  Reason reason{};
+  std::int32_t exit_code = 0;
+  std::string text;
+  std::optional<WorkerFailure> root_cause;
+  std::int32_t restart_count = 0;
+};
+using Message = std::variant<Welcome, Rejected, Waiting, RoundStart, RoundStop, KeyValue,
+                             BarrierDone, PlanReply, JobDone>;
+
+// ---- effects --------------------------------------------------------------
+
+// What must survive the coordinator: enough that a round number never repeats
+// and the restart budget is not forgotten. Answered by StoreDone(sequence).
+struct Persist {
+  std::string job_id;
+  std::int64_t sequence = 0;
+  std::int64_t round = 0;
+  std::int32_t restart_count = 0;
+  bool ended = false;
+};
+struct Reply {
+  AgentRef agent;
+  Message message;
+};
+struct ArmTimer {
+  TimerId id;
+  Instant deadline;
+};
+// A decision in words, for the log: what, to whom, why.
+struct Explain {
+  std::string job_id;
+  Reason reason{};
+  std::string text;
+};
+// In the order in which they are to be carried out.
+using Effect = std::variant<Persist, Reply, ArmTimer, Explain>;
+using Effects = std::vector<Effect>;
+
+}  // namespace ddl::core
+
+#endif  // DDLAUNCH_AGENT_CORE_TYPES_H_

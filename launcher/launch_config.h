@@ -1,0 +1,86 @@
+// LaunchConfig: everything the user asked for, validated once. launcher/cli
+// makes it; the rest of the launcher only reads it. A plain value.
+#ifndef DDLAUNCH_LAUNCHER_LAUNCH_CONFIG_H_
+#define DDLAUNCH_LAUNCHER_LAUNCH_CONFIG_H_
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "agent/base/clock.h"
+#include "agent/plan/plan.h"
+
+namespace ddl {
+
+enum class RdzvBackend : std::uint8_t {
+  kStatic,   // master address and port are given; the default
+  kDynamic,  // torchrun's name for it: c10d
+};
+
+// Which of a worker's streams: bits, as torchrun's -r and -t take them.
+enum StreamSet : std::uint8_t { kNoStream = 0, kStdout = 1, kStderr = 2, kBothStreams = 3 };
+
+// One value for every local rank, or one for each (others get the default).
+struct StreamMap {
+  StreamSet all = kNoStream;
+  std::map<std::int32_t, StreamSet> by_local_rank;
+  [[nodiscard]] StreamSet of(std::int32_t local_rank) const {
+    const auto it = by_local_rank.find(local_rank);
+    return it == by_local_rank.end() ? all : it->second;
+  }
+};
+
+struct LaunchConfig {
+  // What to run: argv[0] is an absolute path, found and executable. For a .py
+  // script argv is {python3, "-u", script, ...}.
+  std::vector<std::string> argv;
+  // The script or program as the user wrote it, for messages.
+  std::string program_name;
+
+  // Membership. The job has min_nodes..max_nodes nodes of ddlaunch each.
+  std::int32_t min_nodes = 1;
+  std::int32_t max_nodes = 1;
+  std::int32_t nproc = 1;  // workers of this node
+  std::optional<std::int32_t> node_rank;
+  std::string job_id = "none";
+
+  // Where to meet. One node without an endpoint hosts on a free loopback port.
+  RdzvBackend backend = RdzvBackend::kStatic;
+  std::string endpoint_host;  // empty: no endpoint was given
+  std::uint16_t endpoint_port = 0;
+  // Unset: decide by whether endpoint_host is an address of this host.
+  std::optional<bool> is_host;
+  // MASTER_ADDR / MASTER_PORT as given; empty / 0: chosen by the agent.
+  std::string master_addr;
+  std::uint16_t master_port = 0;
+  std::string local_addr;  // what this node advertises; empty: found out
+  Duration join_timeout = std::chrono::seconds(600);
+  Duration heartbeat_timeout = std::chrono::seconds(5);
+
+  // Supervision.
+  std::int32_t max_restarts = 0;
+  Duration shutdown_timeout = std::chrono::seconds(30);  // SIGTERM to SIGKILL
+  std::string role = "default";
+  std::string cwd;  // empty: the caller's
+
+  // Logs. Files go to log_dir/<job id>_<random>/attempt_<n>/<local rank>/; no
+  // directory is made unless -r or -t ask for files or log_dir is given.
+  std::string log_dir;  // empty: a new temporary directory when needed
+  StreamMap redirects;  // to a file only
+  StreamMap tee;        // to a file and the console
+  // Whose console output is shown; empty: everybody's.
+  std::set<std::int32_t> local_ranks_filter;
+  // ${role_name} ${local_rank} ${rank} ${hostname}; empty: "[default0]:".
+  std::string log_line_prefix_template;
+  bool verbose = false;
+  bool quiet = false;
+
+  plan::Request plan;
+};
+
+}  // namespace ddl
+
+#endif  // DDLAUNCH_LAUNCHER_LAUNCH_CONFIG_H_
