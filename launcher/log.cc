@@ -15,9 +15,9 @@ namespace {
 // Formatted lines to a function, or to stderr while there is none.
 class FunctionSink final : public spdlog::sinks::base_sink<std::mutex> {
  public:
-  void Set(std::function<void(std::string_view)> sink) {
+  void Set(std::function<void(std::string_view)> function) {
     const std::lock_guard lock(mutex_);
-    sink_ = std::move(sink);
+    function_ = std::move(function);
   }
 
  protected:
@@ -25,8 +25,8 @@ class FunctionSink final : public spdlog::sinks::base_sink<std::mutex> {
     spdlog::memory_buf_t line;
     formatter_->format(message, line);
     const std::string_view text(line.data(), line.size());
-    if (sink_) {
-      sink_(text);
+    if (function_) {
+      function_(text);
     } else {
       std::fwrite(text.data(), 1, text.size(), stderr);
     }
@@ -34,7 +34,7 @@ class FunctionSink final : public spdlog::sinks::base_sink<std::mutex> {
   void flush_() override {}
 
  private:
-  std::function<void(std::string_view)> sink_;
+  std::function<void(std::string_view)> function_;
 };
 
 struct Loggers {
