@@ -4,6 +4,9 @@
 include_guard(GLOBAL)
 
 set(DDL_WARNINGS -Wall -Wextra -Wpedantic -Werror -Wshadow -Wnon-virtual-dtor)
+if(CMAKE_CXX_COMPILER_ID STREQUAL GNU AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
+  list(APPEND DDL_WARNINGS -Wno-restrict) # false positives in std::string, GCC bug 105651
+endif()
 
 set(DDL_SANITIZE "" CACHE STRING "Sanitizers: address,undefined or thread")
 if(DDL_SANITIZE)

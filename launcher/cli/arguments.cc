@@ -1,0 +1,245 @@
+// Finds where the program begins, then lets CLI11 read the flags before it.
+//
+// CLI11 alone would take an unknown flag for the start of the program, knows no
+// argparse-like abbreviations, and reads "--flag=" as a flag whose value is the
+// next word. So the flags are spelt out first: full names, values apart.
+#include "launcher/cli/arguments.h"
+
+#include <CLI/App.hpp>
+#include <CLI/Error.hpp>
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <string_view>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "agent/base/check.h"
+#include "agent/base/status_macros.h"
+
+namespace ddl::cli {
+namespace {
+
+std::string LongFlag(const FlagSpec& flag) {
+  return absl::StrCat("--", std::string(flag.name));
+}
+
+absl::Status UnknownFlag(const std::string& flag, const std::string& nearest) {
+  return absl::InvalidArgumentError(absl::StrCat(
+      flag, ": no such flag", nearest.empty() ? "" : absl::StrCat("; did you mean ", nearest, "?"),
+      " (the program's own flags go after its name; see ddlaunch --help)"));
+}
+
+absl::Status NeedsValue(const std::string& word, const FlagSpec& flag) {
+  return absl::InvalidArgumentError(
+      absl::StrCat(word, " needs a value (", std::string(flag.value_name), ")"));
+}
+
+// By its full name, or by a beginning that only one flag has.
+absl::StatusOr<const FlagSpec*> ResolveLongFlag(const std::string& name) {
+  if (const FlagSpec* const flag = FindFlag(name); flag != nullptr) {
+    return flag;
+  }
+  const std::vector<const FlagSpec*> candidates = FlagsStartingWith(name);
+  if (candidates.size() == 1) {
+    return candidates.front();
+  }
+  if (candidates.empty()) {
+    return UnknownFlag("--" + name, NearestFlag(name));
+  }
+  std::string names;
+  for (const FlagSpec* const flag : candidates) {
+    absl::StrAppend(&names, names.empty() ? "" : ", ", LongFlag(*flag));
+  }
+  return absl::InvalidArgumentError(absl::StrCat("--", name, " is ambiguous; it could be ", names));
+}
+
+// The launcher's words, spelt out, and the index of what follows them.
+struct Front {
+  std::vector<std::string> words;
+  std::size_t program_index = 0;
+  bool ended = false;  // by --help or --version: what follows cannot be wrong
+};
+
+// Takes the flag at `index`, with its value; returns the index after them.
+absl::StatusOr<std::size_t> TakeLongFlag(const std::vector<std::string>& args, std::size_t index,
+                                         Front& front) {
+  const std::string& word = args[index];
+  const std::size_t equals = word.find('=');
+  const bool has_value = equals != std::string::npos;
+  const std::string name = has_value ? word.substr(2, equals - 2) : word.substr(2);
+  DDL_ASSIGN_OR_RETURN(const FlagSpec* const flag, ResolveLongFlag(name));
+  front.words.push_back(LongFlag(*flag));
+  front.ended = flag->id == FlagId::kHelp || flag->id == FlagId::kVersion;
+  if (!flag->takes_value()) {
+    if (has_value) {
+      return absl::InvalidArgumentError(absl::StrCat(word, ": this flag takes no value"));
+    }
+    return index + 1;
+  }
+  if (has_value) {
+    front.words.push_back(word.substr(equals + 1));
+    return index + 1;
+  }
+  if (index + 1 == args.size()) {
+    return NeedsValue(word, *flag);
+  }
+  front.words.push_back(args[index + 1]);
+  return index + 2;
+}
+
+// The same for a group of one-letter flags: -qm, -r3, -r 3.
+absl::StatusOr<std::size_t> TakeShortFlags(const std::vector<std::string>& args, std::size_t index,
+                                           Front& front) {
+  const std::string& word = args[index];
+  front.words.push_back(word);
+  for (std::size_t at = 1; at < word.size(); ++at) {
+    const FlagSpec* const flag = FindShortFlag(word[at]);
+    if (flag == nullptr) {
+      return UnknownFlag(word, NearestFlag(word.substr(1)));
+    }
+    if (flag->takes_value() && at + 1 < word.size()) {
+      return index + 1;  // the rest of the word is the value
+    }
+    if (flag->takes_value() && index + 1 == args.size()) {
+      return NeedsValue(word, *flag);
+    }
+    if (flag->takes_value()) {
+      front.words.push_back(args[index + 1]);
+      return index + 2;
+    }
+    front.ended = front.ended || flag->id == FlagId::kHelp;
+  }
+  return index + 1;
+}
+
+absl::StatusOr<Front> SplitFront(const std::vector<std::string>& args) {
+  Front front;
+  std::size_t index = 0;
+  while (index < args.size() && !front.ended) {
+    const std::string& word = args[index];
+    if (word == "--") {
+      ++index;
+      break;
+    }
+    if (word.size() < 2 || word[0] != '-') {
+      break;
+    }
+    DDL_ASSIGN_OR_RETURN(index, word[1] == '-' ? TakeLongFlag(args, index, front)
+                                               : TakeShortFlags(args, index, front));
+  }
+  front.program_index = index;
+  return front;
+}
+
+// CLI11's view of the table: one option each; the last of several wins.
+class FlagReader {
+ public:
+  FlagReader() : app_("ddlaunch") {
+    app_.set_help_flag();
+    for (const FlagSpec& flag : AllFlags()) {
+      std::string names = LongFlag(flag);
+      if (flag.short_name != 0) {
+        absl::StrAppend(&names, ",-", std::string(1, flag.short_name));
+      }
+      options_[Index(flag)] = flag.takes_value() ? app_.add_option(names)->take_last()
+                                                 : app_.add_flag(names)->take_last();
+    }
+  }
+
+  absl::StatusOr<std::map<FlagId, RawValue>> Read(std::vector<std::string> words) {
+    std::reverse(words.begin(), words.end());  // CLI11 wants the first word last
+    try {
+      app_.parse(std::move(words));
+    } catch (const CLI::ParseError& error) {
+      return absl::InvalidArgumentError(error.what());
+    }
+    std::map<FlagId, RawValue> values;
+    for (const FlagSpec& flag : AllFlags()) {
+      const CLI::Option& option = *options_[Index(flag)];
+      if (option.count() > 0) {
+        values[flag.id] = {flag.takes_value() ? ValueOf(flag, option) : "1", LongFlag(flag)};
+      }
+    }
+    return values;
+  }
+
+ private:
+  static std::size_t Index(const FlagSpec& flag) { return static_cast<std::size_t>(flag.id); }
+
+  static std::string ValueOf(const FlagSpec& flag, const CLI::Option& option) {
+    std::string text = option.results().back();
+    if (flag.short_name != 0 && text.starts_with('=')) {
+      text.erase(0, 1);  // -r=3
+    }
+    return text;
+  }
+
+  CLI::App app_;
+  std::map<std::size_t, CLI::Option*> options_;  // owned by app_
+};
+
+// Asking for help is done on the command line only.
+bool ReadsVariables(const FlagSpec& flag) {
+  return flag.id != FlagId::kHelp && flag.id != FlagId::kVersion;
+}
+
+void AddFromEnvironment(const Environment& environment, std::map<FlagId, RawValue>& values) {
+  for (const FlagSpec& flag : AllFlags()) {
+    if (!ReadsVariables(flag)) {
+      continue;
+    }
+    for (const std::string& variable : {PetVariable(flag), std::string(flag.other_variable)}) {
+      const auto it = environment.find(variable);
+      if (it != environment.end() && !it->second.empty()) {
+        values.emplace(flag.id, RawValue{it->second, variable});  // the first one wins
+      }
+    }
+  }
+}
+
+}  // namespace
+
+const RawValue* Arguments::Find(FlagId id) const {
+  const auto it = values.find(id);
+  return it == values.end() ? nullptr : &it->second;
+}
+
+absl::StatusOr<Arguments> ScanArguments(const std::vector<std::string>& args,
+                                        const Environment& environment) {
+  DDL_ASSIGN_OR_RETURN(Front front, SplitFront(args));
+  FlagReader reader;
+  Arguments arguments;
+  DDL_ASSIGN_OR_RETURN(arguments.values, reader.Read(std::move(front.words)));
+  AddFromEnvironment(environment, arguments.values);
+  if (front.program_index < args.size()) {
+    arguments.program = args[front.program_index];
+    arguments.program_args.assign(
+        args.begin() + static_cast<std::ptrdiff_t>(front.program_index) + 1, args.end());
+  }
+  return arguments;
+}
+
+absl::Status BadValue(const RawValue& value, std::string_view why) {
+  return absl::InvalidArgumentError(
+      absl::StrCat(value.origin, "=", value.text, ": ", std::string(why)));
+}
+
+std::vector<std::string> UnknownPetVariables(const Environment& environment) {
+  constexpr std::string_view kPrefix = "PET_";
+  std::vector<std::string> unknown;
+  for (auto it = environment.lower_bound(std::string(kPrefix));
+       it != environment.end() && it->first.starts_with(kPrefix); ++it) {
+    const bool known =
+        std::any_of(AllFlags().begin(), AllFlags().end(), [&it](const FlagSpec& flag) {
+          return ReadsVariables(flag) && PetVariable(flag) == it->first;
+        });
+    if (!known) {
+      unknown.push_back(it->first);
+    }
+  }
+  return unknown;
+}
+
+}  // namespace ddl::cli

@@ -1,0 +1,187 @@
+// The table of flags and the look-ups in it.
+#include "launcher/cli/flags.h"
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <cstddef>
+#include <numeric>
+#include <string>
+
+#include "agent/base/check.h"
+
+namespace ddl::cli {
+namespace {
+
+using G = FlagGroup;
+using I = FlagId;
+
+// clang-format off: a table is read by its columns.
+constexpr FlagSpec kFlags[] = {
+    {I::kNnodes, G::kJob, "nnodes", 0, "N", "1", "Nodes of the job (or N:N)", ""},
+    {I::kNprocPerNode, G::kJob, "nproc-per-node", 0, "N", "1",
+     "Workers of this node: a number, cpu, gpu or auto", ""},
+    {I::kNodeRank, G::kJob, "node-rank", 0, "R", "", "This node's rank (static: 0 unless given)",
+     ""},
+    {I::kRdzvBackend, G::kMeeting, "rdzv-backend", 0, "B", "static",
+     "static, or c10d (ranks by order of arrival)", ""},
+    {I::kRdzvEndpoint, G::kMeeting, "rdzv-endpoint", 0, "HOST[:PORT]", "",
+     "Where the nodes meet; port 29400 (c10d), 29500 (static)", ""},
+    {I::kRdzvId, G::kMeeting, "rdzv-id", 0, "ID", "none", "The job's id, the same on every node",
+     ""},
+    {I::kRdzvConf, G::kMeeting, "rdzv-conf", 0, "K=V,..", "",
+     "join_timeout, heartbeat_timeout (s), is_host, ...", ""},
+    {I::kStandalone, G::kMeeting, "standalone", 0, "", "",
+     "One node that meets nobody; ignores --rdzv-*", ""},
+    {I::kMasterAddr, G::kMeeting, "master-addr", 0, "HOST", "",
+     "MASTER_ADDR; static: where the nodes meet", ""},
+    {I::kMasterPort, G::kMeeting, "master-port", 0, "PORT", "", "MASTER_PORT; default: a free one",
+     ""},
+    {I::kLocalAddr, G::kMeeting, "local-addr", 0, "ADDR", "",
+     "The address this node gives to the others", ""},
+    {I::kModule, G::kProgram, "module", 'm', "", "", "PROGRAM is a Python module (python3 -u -m)",
+     ""},
+    {I::kNoPython, G::kProgram, "no-python", 0, "", "", "Execute PROGRAM as it is, also a .py file",
+     ""},
+    {I::kRunPath, G::kProgram, "run-path", 0, "", "", "Run the script by Python's runpy", ""},
+    {I::kRole, G::kProgram, "role", 0, "NAME", "default",
+     "ROLE_NAME, and the prefix of output lines", ""},
+    {I::kMaxRestarts, G::kSupervision, "max-restarts", 0, "N", "0",
+     "Restarts of the whole job after a failure", ""},
+    {I::kShutdownTimeout, G::kSupervision, "shutdown-timeout", 0, "S", "30",
+     "Seconds from SIGTERM to SIGKILL", "TORCH_ELASTIC_SHUTDOWN_TIMEOUT"},
+    {I::kLogDir, G::kOutput, "log-dir", 0, "DIR", "", "Where log files go; /dev/null: no files",
+     ""},
+    {I::kRedirects, G::kOutput, "redirects", 'r', "STREAMS", "0",
+     "To files only: 0 none, 1 out, 2 err, 3 both, or 0:3,1:1", ""},
+    {I::kTee, G::kOutput, "tee", 't', "STREAMS", "0", "To files and the console, written alike",
+     ""},
+    {I::kLocalRanksFilter, G::kOutput, "local-ranks-filter", 0, "R,..", "",
+     "Show only these local ranks", ""},
+    {I::kLogLinePrefixTemplate, G::kOutput, "log-line-prefix-template", 0, "T", "",
+     "${role_name} ${local_rank} ${rank} ${hostname}", "TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE"},
+    {I::kVerbose, G::kOutput, "verbose", 'v', "", "", "Say more about what ddlaunch does", ""},
+    {I::kQuiet, G::kOutput, "quiet", 'q', "", "", "Say only what went wrong", ""},
+    {I::kGlobalBatchSize, G::kPlan, "global-batch-size", 0, "N", "",
+     "Samples of one optimizer step, all ranks", ""},
+    {I::kMicroBatchSize, G::kPlan, "micro-batch-size", 0, "N", "",
+     "Samples of one rank in one micro-step", ""},
+    {I::kMaxMicroBatchSize, G::kPlan, "max-micro-batch-size", 0, "N", "",
+     "The most that fits a device's memory", ""},
+    {I::kGradAccumSteps, G::kPlan, "grad-accum-steps", 0, "N", "",
+     "Micro-steps of one optimizer step", ""},
+    {I::kBaseLr, G::kPlan, "base-lr", 0, "RATE", "", "Learning rate at --base-batch-size", ""},
+    {I::kBaseBatchSize, G::kPlan, "base-batch-size", 0, "N", "",
+     "Global batch that --base-lr is meant for", ""},
+    {I::kLrScaling, G::kPlan, "lr-scaling", 0, "RULE", "none", "none, linear or sqrt", ""},
+    {I::kWarmupSteps, G::kPlan, "warmup-steps", 0, "N", "0", "Optimizer steps of warm-up", ""},
+    {I::kHelp, G::kOther, "help", 'h', "", "", "This text", ""},
+    {I::kVersion, G::kOther, "version", 0, "", "", "ddlaunch's version", ""},
+    {I::kMonitorInterval, G::kIgnored, "monitor-interval", 0, "S", "0.1", "nothing polls here", ""},
+    {I::kStartMethod, G::kIgnored, "start-method", 0, "M", "spawn", "workers are always spawned",
+     ""},
+    {I::kDuplicateStdoutFilters, G::kNotYet, "duplicate-stdout-filters", 0, "S", "", "", ""},
+    {I::kDuplicateStderrFilters, G::kNotYet, "duplicate-stderr-filters", 0, "S", "", "", ""},
+    {I::kEventLogHandler, G::kNotYet, "event-log-handler", 0, "H", "null", "", ""},
+    {I::kExitBarrierTimeout, G::kNotYet, "exit-barrier-timeout", 0, "S", "300", "", ""},
+    {I::kLogsSpecs, G::kNotYet, "logs-specs", 0, "NAME", "", "", ""},
+    {I::kNumaBinding, G::kNotYet, "numa-binding", 0, "KIND", "none", "", ""},
+    {I::kPrintCompletion, G::kNotYet, "print-completion", 0, "SHELL", "", "", ""},
+    {I::kSignalsToHandle, G::kNotYet, "signals-to-handle", 0, "SIGS",
+     "SIGTERM,SIGINT,SIGHUP,SIGQUIT", "", ""},
+    {I::kVirtualLocalRank, G::kNotYet, "virtual-local-rank", 0, "", "", "", ""},
+};
+// clang-format on
+
+std::string WithDashes(std::string_view name) {
+  std::string dashed(name);
+  std::replace(dashed.begin(), dashed.end(), '_', '-');
+  return dashed;
+}
+
+// Levenshtein: insertions, deletions and substitutions that turn `a` into `b`.
+std::size_t EditDistance(std::string_view a, std::string_view b) {
+  std::vector<std::size_t> row(b.size() + 1);
+  std::iota(row.begin(), row.end(), std::size_t{0});
+  for (std::size_t i = 1; i <= a.size(); ++i) {
+    std::size_t diagonal = row[0];
+    row[0] = i;
+    for (std::size_t j = 1; j <= b.size(); ++j) {
+      const std::size_t substituted = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
+      diagonal = row[j];
+      row[j] = std::min({row[j] + 1, row[j - 1] + 1, substituted});
+    }
+  }
+  return row.back();
+}
+
+}  // namespace
+
+std::span<const FlagSpec> AllFlags() {
+  return kFlags;
+}
+
+const FlagSpec& Flag(FlagId id) {
+  const FlagSpec& flag = AllFlags()[static_cast<std::size_t>(id)];
+  DDL_CHECK(flag.id == id);  // the table is in the order of the enum
+  return flag;
+}
+
+const FlagSpec* FindFlag(std::string_view name) {
+  const std::string dashed = WithDashes(name);
+  const auto* const it =
+      std::find_if(std::begin(kFlags), std::end(kFlags),
+                   [&dashed](const FlagSpec& flag) { return flag.name == dashed; });
+  return it == std::end(kFlags) ? nullptr : it;
+}
+
+std::vector<const FlagSpec*> FlagsStartingWith(std::string_view prefix) {
+  const std::string dashed = WithDashes(prefix);
+  std::vector<const FlagSpec*> found;
+  for (const FlagSpec& flag : kFlags) {
+    if (flag.name.starts_with(dashed)) {
+      found.push_back(&flag);
+    }
+  }
+  return found;
+}
+
+const FlagSpec* FindShortFlag(char short_name) {
+  const auto* const it =
+      std::find_if(std::begin(kFlags), std::end(kFlags),
+                   [short_name](const FlagSpec& flag) { return flag.short_name == short_name; });
+  return it == std::end(kFlags) || short_name == 0 ? nullptr : it;
+}
+
+std::string PetVariable(const FlagSpec& flag) {
+  std::string name = "PET_";
+  for (const char c : flag.name) {
+    name += c == '-' ? '_' : static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
+  }
+  return name;
+}
+
+std::string NearestName(std::string_view word, std::span<const std::string_view> names) {
+  // A third of the letters wrong is a slip; more is another word.
+  constexpr std::size_t kLettersPerSlip = 3;
+  std::size_t best_distance = std::max<std::size_t>(2, word.size() / kLettersPerSlip) + 1;
+  std::string_view best;
+  for (const std::string_view name : names) {
+    const std::size_t distance = EditDistance(word, name);
+    if (distance < best_distance) {
+      best_distance = distance;
+      best = name;
+    }
+  }
+  return std::string(best);
+}
+
+std::string NearestFlag(std::string_view name) {
+  std::array<std::string_view, std::size(kFlags)> names;
+  std::transform(std::begin(kFlags), std::end(kFlags), names.begin(),
+                 [](const FlagSpec& flag) { return flag.name; });
+  const std::string nearest = NearestName(WithDashes(name), names);
+  return nearest.empty() ? nearest : "--" + nearest;
+}
+
+}  // namespace ddl::cli

@@ -1,0 +1,117 @@
+// The launcher's flags: one table that drives parsing, the PET_ variables, the
+// help text and the suggestions for a mistyped name. No behaviour lives here.
+#ifndef DDLAUNCH_LAUNCHER_CLI_FLAGS_H_
+#define DDLAUNCH_LAUNCHER_CLI_FLAGS_H_
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace ddl::cli {
+
+// In the order of the table, which is the order of the help text.
+enum class FlagId : std::uint8_t {
+  kNnodes,
+  kNprocPerNode,
+  kNodeRank,
+  kRdzvBackend,
+  kRdzvEndpoint,
+  kRdzvId,
+  kRdzvConf,
+  kStandalone,
+  kMasterAddr,
+  kMasterPort,
+  kLocalAddr,
+  kModule,
+  kNoPython,
+  kRunPath,
+  kRole,
+  kMaxRestarts,
+  kShutdownTimeout,
+  kLogDir,
+  kRedirects,
+  kTee,
+  kLocalRanksFilter,
+  kLogLinePrefixTemplate,
+  kVerbose,
+  kQuiet,
+  kGlobalBatchSize,
+  kMicroBatchSize,
+  kMaxMicroBatchSize,
+  kGradAccumSteps,
+  kBaseLr,
+  kBaseBatchSize,
+  kLrScaling,
+  kWarmupSteps,
+  kHelp,
+  kVersion,
+  // Taken for torchrun's sake; they change nothing here.
+  kMonitorInterval,
+  kStartMethod,
+  // Known names that this version does not have yet: only torchrun's default
+  // value is taken.
+  kDuplicateStdoutFilters,
+  kDuplicateStderrFilters,
+  kEventLogHandler,
+  kExitBarrierTimeout,
+  kLogsSpecs,
+  kNumaBinding,
+  kPrintCompletion,
+  kSignalsToHandle,
+  kVirtualLocalRank,
+};
+
+enum class FlagGroup : std::uint8_t {
+  kJob,
+  kMeeting,
+  kProgram,
+  kSupervision,
+  kOutput,
+  kPlan,
+  kOther,
+  kIgnored,
+  kNotYet,
+};
+
+struct FlagSpec {
+  FlagId id;
+  FlagGroup group;
+  // "nproc-per-node"; --nproc_per_node and PET_NPROC_PER_NODE follow from it.
+  std::string_view name;
+  char short_name;  // 0: none
+  // What the help text calls the value; empty: a switch that takes none.
+  std::string_view value_name;
+  // For kNotYet: torchrun's default, the one value that is accepted.
+  std::string_view default_text;
+  std::string_view help;
+  // A second variable it can come from, of lower rank than PET_.
+  std::string_view other_variable;
+
+  [[nodiscard]] bool takes_value() const { return !value_name.empty(); }
+};
+
+// Every flag, in the order of FlagId.
+std::span<const FlagSpec> AllFlags();
+const FlagSpec& Flag(FlagId id);
+
+// By its long name in either spelling, without the dashes; null: no such flag.
+const FlagSpec* FindFlag(std::string_view name);
+// Every flag whose long name starts with `prefix` (either spelling), as
+// argparse would complete it.
+std::vector<const FlagSpec*> FlagsStartingWith(std::string_view prefix);
+const FlagSpec* FindShortFlag(char short_name);
+
+// "PET_NPROC_PER_NODE": where the flag's default comes from, as in torchrun.
+std::string PetVariable(const FlagSpec& flag);
+
+// The name nearest to a mistyped one by edit distance; empty when none is
+// near enough to be what was meant.
+std::string NearestName(std::string_view word, std::span<const std::string_view> names);
+// Among the flags' long names; empty or "--nproc-per-node".
+std::string NearestFlag(std::string_view name);
+
+}  // namespace ddl::cli
+
+#endif  // DDLAUNCH_LAUNCHER_CLI_FLAGS_H_

@@ -1,0 +1,66 @@
+// The command line and the environment -> one validated LaunchConfig.
+//
+// Everything a user can get wrong alone on one node is found here, before
+// anything is started: unknown flags, values out of range, flags that
+// contradict each other, no place to meet, a plan that does not multiply out, a
+// program that cannot be run.
+#ifndef DDLAUNCH_LAUNCHER_CLI_PARSE_H_
+#define DDLAUNCH_LAUNCHER_CLI_PARSE_H_
+
+#include <cstdint>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "launcher/cli/arguments.h"
+#include "launcher/cli/program.h"
+#include "launcher/launch_config.h"
+
+namespace ddl::cli {
+
+// Something to say once logging is set up: what was chosen for the user.
+struct Notice {
+  enum class Level : std::uint8_t { kDebug, kInfo, kWarning };
+  Level level = Level::kInfo;
+  std::string text;
+};
+using Notices = std::vector<Notice>;
+
+// Print `text` to stdout and exit 0 (--help, --version).
+struct PrintAndExit {
+  std::string text;
+};
+
+struct LaunchCommand {
+  LaunchConfig config;
+  Notices notices;
+};
+
+using ParseResult = std::variant<PrintAndExit, LaunchCommand>;
+
+// What the command line is read against; a test gives its own.
+struct Surroundings {
+  Environment environment;
+  SearchPlaces places;
+  std::string device_dir = "/dev";
+};
+// This process's: `environ` as in environ(7), its directory, its own path.
+Surroundings SurroundingsOfThisProcess(const char* const* environ);
+
+// `args` without argv[0]. Errors: INVALID_ARGUMENT, a usage error; NOT_FOUND
+// and PERMISSION_DENIED, the program (see program.h). Each message is one line
+// that names the flag or variable and its value.
+absl::StatusOr<ParseResult> ParseCommandLine(const std::vector<std::string>& args,
+                                             const Surroundings& surroundings);
+absl::StatusOr<ParseResult> ParseCommandLine(int argc, const char* const* argv,
+                                             const Surroundings& surroundings);
+
+// ddlaunch's exit code for an error before any worker ran: 2 usage, 126 not
+// executable, 127 not found, 1 anything else, 0 OK.
+int ExitCodeFor(const absl::Status& status);
+
+}  // namespace ddl::cli
+
+#endif  // DDLAUNCH_LAUNCHER_CLI_PARSE_H_

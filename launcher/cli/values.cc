@@ -1,0 +1,261 @@
+// The value parsers: see values.h.
+#include "launcher/cli/values.h"
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <charconv>
+#include <chrono>
+#include <cmath>
+#include <limits>
+#include <optional>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "agent/base/limits.h"
+#include "agent/base/status_macros.h"
+
+namespace ddl::cli {
+namespace {
+
+absl::Status MustBe(const std::string& what) {
+  return absl::InvalidArgumentError(absl::StrCat("must be ", what));
+}
+
+std::optional<std::int64_t> WholeNumber(std::string_view text) {
+  std::int64_t value = 0;
+  const char* const end = text.data() + text.size();
+  const auto [parsed_to, error] = std::from_chars(text.data(), end, value);
+  if (error != std::errc() || parsed_to != end) {
+    return std::nullopt;
+  }
+  return value;
+}
+
+std::vector<std::string_view> Split(std::string_view text, char separator) {
+  std::vector<std::string_view> parts;
+  for (;;) {
+    const std::size_t at = text.find(separator);
+    parts.push_back(text.substr(0, at));
+    if (at == std::string_view::npos) {
+      return parts;
+    }
+    text.remove_prefix(at + 1);
+  }
+}
+
+std::string LowerCase(std::string_view text) {
+  std::string lower(text);
+  std::transform(lower.begin(), lower.end(), lower.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return lower;
+}
+
+absl::Status NotAnEndpoint() {
+  return MustBe("HOST, HOST:PORT or [IPV6]:PORT, with a port up to 65535");
+}
+
+// What stands before and after the port's colon.
+struct HostAndPort {
+  std::string_view host;
+  std::optional<std::string_view> port;
+};
+
+// Nothing when the text has no such form.
+std::optional<HostAndPort> SplitHostAndPort(std::string_view text) {
+  if (text.starts_with('[')) {
+    const std::size_t close = text.find(']');
+    if (close == std::string_view::npos) {
+      return std::nullopt;
+    }
+    const std::string_view host = text.substr(1, close - 1);
+    const std::string_view rest = text.substr(close + 1);
+    if (rest.empty()) {
+      return HostAndPort{host, std::nullopt};
+    }
+    return rest.starts_with(':') ? std::optional(HostAndPort{host, rest.substr(1)}) : std::nullopt;
+  }
+  const std::size_t colon = text.find(':');
+  if (colon == std::string_view::npos) {
+    return HostAndPort{text, std::nullopt};
+  }
+  if (text.find(':', colon + 1) != std::string_view::npos) {
+    return std::nullopt;  // an IPv6 address without brackets: which colon is the port's?
+  }
+  return HostAndPort{text.substr(0, colon), text.substr(colon + 1)};
+}
+
+bool IsHostCharacter(unsigned char c) {
+  constexpr std::string_view kOthers = ".-_:%";  // ':' and '%': IPv6, with a zone
+  return std::isalnum(c) != 0 || kOthers.find(static_cast<char>(c)) != std::string_view::npos;
+}
+
+}  // namespace
+
+absl::StatusOr<std::int64_t> ParseInteger(std::string_view text, std::int64_t min,
+                                          std::int64_t max) {
+  const std::optional<std::int64_t> value = WholeNumber(text);
+  if (!value.has_value() || *value < min || *value > max) {
+    return max == std::numeric_limits<std::int64_t>::max()
+               ? MustBe(absl::StrCat("a whole number of ", min, " or more"))
+               : MustBe(absl::StrCat("a whole number from ", min, " to ", max));
+  }
+  return *value;
+}
+
+absl::StatusOr<double> ParseNumber(std::string_view text, Zero zero) {
+  double value = 0;
+  const char* const end = text.data() + text.size();
+  const auto [parsed_to, error] = std::from_chars(text.data(), end, value);
+  const bool in_range = zero == Zero::kAllowed ? value >= 0 : value > 0;
+  if (error != std::errc() || parsed_to != end || !std::isfinite(value) || !in_range) {
+    return MustBe(zero == Zero::kAllowed ? "a number of 0 or more" : "a number above 0");
+  }
+  return value;
+}
+
+absl::StatusOr<Duration> ParseSeconds(std::string_view text, Zero zero) {
+  const absl::StatusOr<double> seconds = ParseNumber(text, zero);
+  if (!seconds.ok() || *seconds > kMaxSeconds) {
+    return MustBe(zero == Zero::kAllowed ? "a number of seconds, 0 or more"
+                                         : "a number of seconds above 0");
+  }
+  return std::chrono::duration_cast<Duration>(std::chrono::duration<double>(*seconds));
+}
+
+absl::StatusOr<bool> ParseBool(std::string_view text) {
+  constexpr std::array<std::string_view, 5> kTrue = {"1", "true", "t", "yes", "on"};
+  constexpr std::array<std::string_view, 5> kFalse = {"0", "false", "f", "no", "off"};
+  const std::string lower = LowerCase(text);
+  if (std::find(kTrue.begin(), kTrue.end(), lower) != kTrue.end()) {
+    return true;
+  }
+  if (std::find(kFalse.begin(), kFalse.end(), lower) != kFalse.end()) {
+    return false;
+  }
+  return MustBe("0 or 1");
+}
+
+absl::StatusOr<NodeRange> ParseNodeRange(std::string_view text) {
+  const std::vector<std::string_view> parts = Split(text, ':');
+  const std::optional<std::int64_t> min = WholeNumber(parts.front());
+  const std::optional<std::int64_t> max = WholeNumber(parts.back());
+  if (parts.size() > 2 || !min.has_value() || !max.has_value() || *min < 1 || *max < *min ||
+      *max > limits::kMaxNodes) {
+    return MustBe(absl::StrCat("N or MIN:MAX with 0 < MIN <= MAX <= ", limits::kMaxNodes));
+  }
+  return NodeRange{static_cast<std::int32_t>(*min), static_cast<std::int32_t>(*max)};
+}
+
+absl::StatusOr<NprocRequest> ParseNproc(std::string_view text) {
+  using Kind = NprocRequest::Kind;
+  if (text == "cpu") {
+    return NprocRequest{Kind::kCpu, 0};
+  }
+  if (text == "gpu") {
+    return NprocRequest{Kind::kGpu, 0};
+  }
+  if (text == "auto") {
+    return NprocRequest{Kind::kAuto, 0};
+  }
+  const std::optional<std::int64_t> number = WholeNumber(text);
+  if (!number.has_value() || *number < 1 || *number > limits::kMaxWorkersPerNode) {
+    return MustBe(absl::StrCat("a whole number from 1 to ", limits::kMaxWorkersPerNode,
+                               ", or cpu, gpu or auto"));
+  }
+  return NprocRequest{Kind::kNumber, static_cast<std::int32_t>(*number)};
+}
+
+absl::StatusOr<std::string> ParseHost(std::string_view text) {
+  if (text.size() > 2 && text.starts_with('[') && text.ends_with(']')) {
+    text = text.substr(1, text.size() - 2);
+  }
+  if (text.empty() || text.size() > limits::kMaxHostBytes ||
+      !std::all_of(text.begin(), text.end(), IsHostCharacter)) {
+    return MustBe("a host name or an address");
+  }
+  return std::string(text);
+}
+
+absl::StatusOr<Endpoint> ParseEndpoint(std::string_view text, std::uint16_t default_port) {
+  const std::optional<HostAndPort> split = SplitHostAndPort(text);
+  if (!split.has_value()) {
+    return NotAnEndpoint();
+  }
+  absl::StatusOr<std::string> host = ParseHost(split->host);
+  if (!host.ok()) {
+    return NotAnEndpoint();
+  }
+  if (!split->port.has_value()) {
+    return Endpoint{*std::move(host), default_port};
+  }
+  const absl::StatusOr<std::int64_t> port =
+      ParseInteger(*split->port, 0, std::numeric_limits<std::uint16_t>::max());
+  if (!port.ok()) {
+    return NotAnEndpoint();
+  }
+  return Endpoint{*std::move(host), static_cast<std::uint16_t>(*port)};
+}
+
+absl::StatusOr<StreamMap> ParseStreamMap(std::string_view text) {
+  const auto wrong = [] {
+    return MustBe("0 (none), 1 (stdout), 2 (stderr) or 3 (both), or by local rank: 0:3,1:1");
+  };
+  const auto streams = [](std::string_view digit) -> std::optional<StreamSet> {
+    const absl::StatusOr<std::int64_t> value = ParseInteger(digit, kNoStream, kBothStreams);
+    return value.ok() ? std::optional(static_cast<StreamSet>(*value)) : std::nullopt;
+  };
+  StreamMap map;
+  if (text.find(':') == std::string_view::npos) {
+    const std::optional<StreamSet> all = streams(text);
+    if (!all.has_value()) {
+      return wrong();
+    }
+    map.all = *all;
+    return map;
+  }
+  for (const std::string_view entry : Split(text, ',')) {
+    const std::vector<std::string_view> parts = Split(entry, ':');
+    const absl::StatusOr<std::int64_t> rank =
+        ParseInteger(parts.front(), 0, limits::kMaxWorkersPerNode - 1);
+    const std::optional<StreamSet> set = streams(parts.back());
+    if (parts.size() != 2 || !rank.ok() || !set.has_value() ||
+        !map.by_local_rank.emplace(*rank, *set).second) {
+      return wrong();
+    }
+  }
+  return map;
+}
+
+absl::StatusOr<std::set<std::int32_t>> ParseRankSet(std::string_view text) {
+  std::set<std::int32_t> ranks;
+  for (const std::string_view entry : Split(text, ',')) {
+    const absl::StatusOr<std::int64_t> rank =
+        ParseInteger(entry, 0, limits::kMaxWorkersPerNode - 1);
+    if (!rank.ok()) {
+      return MustBe("local ranks with commas between them, such as 0,2");
+    }
+    ranks.insert(static_cast<std::int32_t>(*rank));
+  }
+  return ranks;
+}
+
+absl::StatusOr<std::map<std::string, std::string>> ParseKeyValues(std::string_view text) {
+  std::map<std::string, std::string> values;
+  for (const std::string_view entry : Split(text, ',')) {
+    const std::size_t equals = entry.find('=');
+    if (equals == std::string_view::npos || equals == 0 || equals + 1 == entry.size()) {
+      return MustBe("KEY=VALUE,KEY=VALUE, each with a value");
+    }
+    if (!values.emplace(entry.substr(0, equals), entry.substr(equals + 1)).second) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("names ", std::string(entry.substr(0, equals)), " twice"));
+    }
+  }
+  return values;
+}
+
+}  // namespace ddl::cli
