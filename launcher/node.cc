@@ -93,8 +93,11 @@ class Node {
   void OnSignal(int signal, Instant now);
   void OnWorkerExit(const WorkerExit& exit);
   void OnGroupIdle();
+  // To the coordinator, now and again after each reconnect until it is
+  // answered: how this round went here.
+  void Report(core::Event outcome);
 
-  void On(const core::Welcome& /*message*/) {}
+  void On(const core::Welcome& message);
   void On(const core::Rejected& message);
   void On(const core::Waiting& message);
   void On(const core::RoundStart& message);
@@ -126,7 +129,7 @@ class Node {
   State state_ = State::kJoining;
   std::int64_t round_ = 0;
   bool group_was_running_ = false;
-  bool failure_sent_ = false;
+  std::optional<core::Event> outcome_;
   std::vector<core::WorkerFailure> failures_;  // this node's, of this round
   int stop_signal_ = 0;
   std::optional<Instant> leave_without_result_at_;
@@ -295,6 +298,21 @@ void Node::OnSignal(int signal, Instant now) {
   group_->Stop(now);
 }
 
+void Node::Report(core::Event outcome) {
+  outcome_ = std::move(outcome);
+  client_->Send(*outcome_);
+}
+
+void Node::On(const core::Welcome& /*message*/) {
+  if (outcome_.has_value()) {
+    client_->Send(*outcome_);
+  }
+  if (stop_signal_ != 0) {
+    client_->Send(core::StopRequested{{}, stop_signal_});
+  }
+  gateway_->Resend();
+}
+
 void Node::On(const core::RoundStart& message) {
   if (message.round <= round_ || state_ == State::kLeaving || !group_->idle()) {
     return;  // repeated after a reconnect
@@ -302,7 +320,7 @@ void Node::On(const core::RoundStart& message) {
   round_ = message.round;
   state_ = State::kRunning;
   failures_.clear();
-  failure_sent_ = false;
+  outcome_.reset();
   gateway_->BeginRound(message);
   const RoundInfo info = ToRoundInfo(message, config_, gateway_->target());
   log::Debug(absl::StrCat("round ", info.round, ": node ", info.node_rank, " of ", info.num_nodes,
@@ -328,15 +346,15 @@ void Node::OnWorkerExit(const WorkerExit& exit) {
     return;
   }
   failures_.push_back(ToFailure(exit, host_));
-  if (!std::exchange(failure_sent_, true) && state_ == State::kRunning) {
-    client_->Send(core::WorkerFailed{{}, round_, failures_.back()});
+  if (failures_.size() == 1 && state_ == State::kRunning) {
+    Report(core::WorkerFailed{{}, round_, failures_.back()});
   }
 }
 
 void Node::OnGroupIdle() {
   if (state_ == State::kRunning) {
     if (failures_.empty() && stop_signal_ == 0) {
-      client_->Send(core::WorkersSucceeded{{}, round_});
+      Report(core::WorkersSucceeded{{}, round_});
     }
     return;
   }
@@ -347,14 +365,15 @@ void Node::OnGroupIdle() {
     } else {
       log::Warn(std::string(master_port.status().message()));
     }
-    client_->Send(core::RoundStopped{{}, round_});
+    Report(core::RoundStopped{{}, round_});
   }
 }
 
 void Node::On(const core::RoundStop& message) {
-  if (message.round != round_ || state_ != State::kRunning) {
+  if (message.round < round_ || state_ == State::kStopping || state_ == State::kLeaving) {
     return;
   }
+  round_ = message.round;  // perhaps one whose start was lost with a stream
   state_ = State::kStopping;
   if (message.will_restart) {
     log::Warn(absl::StrCat(message.text, "; restarting"));

@@ -48,11 +48,9 @@ class RendezvousClient::Impl {
     }
   }
 
-  void Send(core::Event event) {
+  void Send(const core::Event& event) {
     if (state_ == State::kConnected) {
       stream_->Send(wire::ToWire(event));
-    } else if (state_ == State::kConnecting) {
-      waiting_.push_back(std::move(event));
     }
   }
 
@@ -139,9 +137,6 @@ class RendezvousClient::Impl {
       reconnect_within_ = welcome->heartbeat_timeout;
       SendHeartbeat();
       heartbeat_at_ = now + heartbeat_interval_;
-      for (core::Event& event : std::exchange(waiting_, {})) {
-        stream_->Send(wire::ToWire(event));
-      }
     }
     events_.emplace_back(*std::move(message));
   }
@@ -222,7 +217,6 @@ class RendezvousClient::Impl {
   State state_ = State::kConnecting;
   bool was_connected_ = false;
   std::string last_error_;
-  std::vector<core::Event> waiting_;
   std::vector<ClientEvent> events_;
 
   Duration heartbeat_interval_{};
@@ -239,9 +233,7 @@ RendezvousClient::RendezvousClient(std::string endpoint, core::AgentConnected he
     : impl_(std::make_unique<Impl>(std::move(endpoint), std::move(hello), master_port, now)) {}
 RendezvousClient::~RendezvousClient() = default;
 
-void RendezvousClient::Send(core::Event event) {
-  impl_->Send(std::move(event));
-}
+void RendezvousClient::Send(const core::Event& event) { impl_->Send(event); }
 void RendezvousClient::SetMasterPort(std::uint16_t port) {
   impl_->SetMasterPort(port);
 }

@@ -48,9 +48,9 @@ class RendezvousClient {
   RendezvousClient(const RendezvousClient&) = delete;
   RendezvousClient& operator=(const RendezvousClient&) = delete;
 
-  // Sends now if connected. While reconnecting, events of a round are kept (in
-  // order) and sent after the next Welcome.
-  void Send(core::Event event);
+  // Sends if connected, else drops it: after each Welcome the caller says again
+  // what is still open, since what was sent last may be lost with a stream.
+  void Send(const core::Event& event);
   // Another free port for the next round's rank 0; see Heartbeat.master_port.
   void SetMasterPort(std::uint16_t port);
   // Says goodbye and closes; nothing is reconnected from now on.

@@ -24,14 +24,20 @@ void Job::On(Turn& turn, const KeyWritten& written) {
   if (member == nullptr) {
     return;
   }
-  const auto waiters = round_->store.Put(written.key, written.value);
-  if (!waiters.ok()) {
-    Say(turn, ReasonOf(waiters.status()), Refusal(*member, waiters.status()));
+  auto told = round_->store.Put(written.key, written.value);
+  if (!told.ok()) {
+    Say(turn, ReasonOf(told.status()), Refusal(*member, told.status()));
+    told.emplace();
+  }
+  // The writer is told what holds: its own value, or the first one.
+  const std::string* const value = round_->store.Find(written.key);
+  if (value == nullptr) {
     return;
   }
-  for (const std::string& incarnation : *waiters) {
+  told->insert(written.agent.incarnation);
+  for (const std::string& incarnation : *told) {
     Tell(turn, AgentRef{first_.agent.job_id, incarnation},
-         KeyValue{written.round, written.key, written.value});
+         KeyValue{written.round, written.key, *value});
   }
 }
 

@@ -1,5 +1,7 @@
 #include "agent/core/round_store.h"
 
+#include <utility>
+
 #include "absl/strings/str_cat.h"
 #include "agent/base/limits.h"
 #include "agent/base/status_macros.h"
@@ -21,8 +23,8 @@ absl::Status CheckName(const char* what, const std::string& name) {
 
 }  // namespace
 
-absl::StatusOr<std::vector<std::string>> RoundStore::Put(const std::string& key,
-                                                         const std::string& value) {
+absl::StatusOr<std::set<std::string>> RoundStore::Put(const std::string& key,
+                                                      const std::string& value) {
   DDL_RETURN_IF_ERROR(CheckName("key", key));
   if (value.size() > limits::kMaxValueBytes) {
     return absl::ResourceExhaustedError(absl::StrCat("the value of key '", key, "' has ",
@@ -31,7 +33,7 @@ absl::StatusOr<std::vector<std::string>> RoundStore::Put(const std::string& key,
   }
   if (const auto it = values_.find(key); it != values_.end()) {
     if (it->second == value) {
-      return std::vector<std::string>();
+      return std::set<std::string>();
     }
     return absl::InvalidArgumentError(
         absl::StrCat("key '", key, "' was written before with another value; the first stays"));
@@ -47,13 +49,18 @@ absl::StatusOr<std::vector<std::string>> RoundStore::Put(const std::string& key,
   }
   values_.emplace(key, value);
   num_bytes_ += key.size() + value.size();
-  std::vector<std::string> waiters;
+  std::set<std::string> waiters;
   if (const auto it = waiting_.find(key); it != waiting_.end()) {
-    waiters.assign(it->second.begin(), it->second.end());
-    num_waits_ -= it->second.size();
+    waiters = std::move(it->second);
+    num_waits_ -= waiters.size();
     waiting_.erase(it);
   }
   return waiters;
+}
+
+const std::string* RoundStore::Find(const std::string& key) const {
+  const auto it = values_.find(key);
+  return it == values_.end() ? nullptr : &it->second;
 }
 
 absl::StatusOr<std::optional<std::string>> RoundStore::Want(const std::string& key,

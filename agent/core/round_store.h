@@ -12,7 +12,6 @@
 #include <optional>
 #include <set>
 #include <string>
-#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -21,10 +20,11 @@ namespace ddl::core {
 
 class RoundStore {
  public:
-  // Returns who waited for the key, in order. Errors: INVALID_ARGUMENT, it has
-  // another value already (which stays) or an empty name; RESOURCE_EXHAUSTED, a
-  // limit.
-  absl::StatusOr<std::vector<std::string>> Put(const std::string& key, const std::string& value);
+  // Returns who waited for the key. Errors: INVALID_ARGUMENT, it has another
+  // value already (which stays) or an empty name; RESOURCE_EXHAUSTED, a limit.
+  absl::StatusOr<std::set<std::string>> Put(const std::string& key, const std::string& value);
+  // Null when it was not written. Valid until the round ends.
+  [[nodiscard]] const std::string* Find(const std::string& key) const;
 
   // The value, or nothing: `incarnation` is then remembered as waiting.
   // Errors: as Put.

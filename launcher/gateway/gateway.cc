@@ -2,12 +2,7 @@
 #include "launcher/gateway/gateway.h"
 
 #include <grpcpp/grpcpp.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
-#include <cerrno>
-#include <cstdlib>
-#include <cstring>
 #include <map>
 #include <set>
 #include <utility>
@@ -20,6 +15,7 @@
 #include "agent/wire/channel.h"
 #include "agent/wire/wire.h"
 #include "launcher/gateway/gateway_reactor.h"
+#include "launcher/gateway/private_directory.h"
 
 namespace ddl {
 namespace {
@@ -36,29 +32,6 @@ using ddlaunch::v1::RegisterRequest;
 using ddlaunch::v1::RegisterResponse;
 using ddlaunch::v1::ReportProgressRequest;
 using ddlaunch::v1::ReportProgressResponse;
-
-// A directory only this user can enter. Short: a Unix socket's path has at most
-// 107 characters.
-absl::StatusOr<std::string> MakePrivateDirectory() {
-  const char* runtime_dir = std::getenv("XDG_RUNTIME_DIR");
-  std::vector<std::string> parents;
-  constexpr std::size_t kMaxParentLength = 60;
-  if (runtime_dir != nullptr && *runtime_dir == '/' &&
-      std::strlen(runtime_dir) < kMaxParentLength) {
-    parents.emplace_back(runtime_dir);
-  }
-  parents.emplace_back("/tmp");
-  std::string problems;
-  for (const std::string& parent : parents) {
-    std::string path = absl::StrCat(parent, "/ddlaunch-XXXXXX");
-    if (::mkdtemp(path.data()) != nullptr) {  // mode 0700
-      return path;
-    }
-    absl::StrAppend(&problems, problems.empty() ? "" : "; ", path, ": ", std::strerror(errno));
-  }
-  return absl::UnavailableError(
-      absl::StrCat("cannot make a directory for the worker gateway's socket: ", problems));
-}
 
 absl::Status CheckKey(const char* what, const std::string& key) {
   if (key.empty()) {
@@ -80,6 +53,7 @@ class Gateway::Impl {
 
   absl::Status Serve();
   void BeginRound(const core::RoundStart& round) { round_ = round; }
+  void Resend();
   void EndRound(const std::string& why);
   void OnMessage(const core::KeyValue& message);
   void OnMessage(const core::BarrierDone& message);
@@ -89,7 +63,7 @@ class Gateway::Impl {
   [[nodiscard]] std::optional<Instant> deadline();
   [[nodiscard]] int poll_fd() { return service_.calls().fd(); }
   [[nodiscard]] const std::string& target() const { return target_; }
-  [[nodiscard]] const std::string& directory() const { return directory_; }
+  [[nodiscard]] const std::string& directory() const { return directory_.path(); }
   [[nodiscard]] std::optional<Progress> progress(std::int32_t local_rank) const {
     const auto it = progress_.find(local_rank);
     return it == progress_.end() ? std::nullopt : std::optional(it->second);
@@ -136,7 +110,7 @@ class Gateway::Impl {
   const std::string host_;
   const std::string address_;
   const SendFn send_;
-  std::string directory_;
+  PrivateDirectory directory_;  // outlives the server
   std::string target_;
   GatewayService service_;
   std::unique_ptr<grpc::Server> server_;
@@ -149,12 +123,12 @@ class Gateway::Impl {
 };
 
 absl::Status Gateway::Impl::Serve() {
-  auto directory = MakePrivateDirectory();
+  auto directory = PrivateDirectory::Make();
   if (!directory.ok()) {
     return directory.status();
   }
   directory_ = *std::move(directory);
-  target_ = absl::StrCat("unix:", directory_, "/gateway.sock");
+  target_ = absl::StrCat("unix:", directory_.path(), "/gateway.sock");
   grpc::ServerBuilder builder;
   wire::ConfigureServer(&builder);
   builder.AddListeningPort(target_, grpc::InsecureServerCredentials());
@@ -175,10 +149,6 @@ void Gateway::Impl::Shutdown() {
   if (server_ != nullptr) {
     server_->Shutdown(std::chrono::system_clock::now());
   }
-  if (!directory_.empty()) {
-    ::unlink(absl::StrCat(directory_, "/gateway.sock").c_str());
-    ::rmdir(directory_.c_str());
-  }
 }
 
 void Gateway::Impl::EndRound(const std::string& why) {
@@ -192,6 +162,28 @@ void Gateway::Impl::EndRound(const std::string& why) {
   barriers_.clear();
   plan_ = {};
   progress_.clear();
+}
+
+void Gateway::Impl::Resend() {
+  for (const auto& [name, key] : keys_) {
+    for (const Call& call : key.waiting) {
+      if (const auto* publish =
+              std::get_if<Exchange<PublishRequest, PublishResponse>>(&call.body)) {
+        send_(core::KeyWritten{{}, round_->round, name, publish->request->value()});
+      }
+    }
+    if (!key.waiting.empty()) {
+      send_(core::KeyWanted{{}, round_->round, name});
+    }
+  }
+  for (const auto& [name, barrier] : barriers_) {
+    if (!barrier.done && barrier.arrived.size() == static_cast<std::size_t>(round_->nproc)) {
+      send_(core::BarrierReached{{}, round_->round, name});
+    }
+  }
+  if (plan_.offered.has_value() && !plan_.reply.has_value()) {
+    send_(core::PlanProposed{{}, round_->round, plan_.offered->second});
+  }
 }
 
 template <typename Fn>
@@ -473,6 +465,9 @@ const std::string& Gateway::directory() const {
 }
 void Gateway::BeginRound(const core::RoundStart& round) {
   impl_->BeginRound(round);
+}
+void Gateway::Resend() {
+  impl_->Resend();
 }
 void Gateway::EndRound(const std::string& why) {
   impl_->EndRound(why);

@@ -25,7 +25,7 @@ namespace ddl {
 class Gateway {
  public:
   // Takes an event to the coordinator; its `agent` is filled in by the taker.
-  using SendFn = std::function<void(core::Event)>;
+  using SendFn = std::function<void(const core::Event&)>;
   // One worker's latest word on how far it is.
   struct Progress {
     std::int64_t step = 0;
@@ -49,6 +49,8 @@ class Gateway {
   [[nodiscard]] const std::string& directory() const;
 
   void BeginRound(const core::RoundStart& round);
+  // Says again to the coordinator what it has not answered: after a reconnect.
+  void Resend();
   // Waiting calls fail with ABORTED: `why`.
   void EndRound(const std::string& why);
 

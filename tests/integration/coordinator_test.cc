@@ -157,8 +157,8 @@ UniqueFd ConnectTo(std::uint16_t port) {
 TEST(Coordinator, GarbageAtThePort_DoesNotHarmAJob) {
   const auto coordinator = StartCoordinator();
   std::vector<UniqueFd> strangers;
-  for (const std::string garbage : {std::string("GET / HTTP/1.1\r\n\r\n"), std::string(4096, '\0'),
-                                    std::string("\x16\x03\x01\x02\x00", 5), std::string()}) {
+  for (const std::string& garbage : {std::string("GET / HTTP/1.1\r\n\r\n"), std::string(4096, '\0'),
+                                     std::string("\x16\x03\x01\x02\x00", 5), std::string()}) {
     strangers.push_back(ConnectTo(coordinator->port()));
     EXPECT_EQ(::send(strangers.back().get(), garbage.data(), garbage.size(), MSG_NOSIGNAL),
               static_cast<ssize_t>(garbage.size()));

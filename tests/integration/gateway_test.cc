@@ -22,9 +22,9 @@ using ::testing::HasSubstr;
 class TestNode {
  public:
   TestNode(std::uint16_t port, const core::AgentConnected& hello) : agent_(port, hello) {
-    auto gateway = Gateway::Start("job", hello.host, hello.address, [this](core::Event event) {
-      agent_.client().Send(std::move(event));
-    });
+    auto gateway =
+        Gateway::Start("job", hello.host, hello.address,
+                       [this](const core::Event& event) { agent_.client().Send(event); });
     EXPECT_TRUE(gateway.ok()) << gateway.status();
     gateway_ = *std::move(gateway);
     agent_.on_message = [this](const core::Message& message) { OnMessage(message); };
@@ -123,7 +123,7 @@ grpc::Status Barrier(Stub& stub, std::int32_t local_rank, Duration timeout) {
 TEST(Gateway, Directory_IsPrivateAndRemoved) {
   std::string directory;
   {
-    const auto gateway = Gateway::Start("job", "a", "127.0.0.1", [](core::Event) {}).value();
+    const auto gateway = Gateway::Start("job", "a", "127.0.0.1", [](const core::Event&) {}).value();
     directory = gateway->directory();
     struct stat info {};
     ASSERT_EQ(::stat(directory.c_str(), &info), 0);
