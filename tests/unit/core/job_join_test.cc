@@ -324,5 +324,35 @@ TEST_F(JobJoin, ReplacementCameAndTheOldOneReturned_TheOldOneKeepsItsPlace) {
   EXPECT_EQ(Told<JobDone>("c")->reason, Reason::kAllSucceeded);
 }
 
+TEST_F(JobJoin, BackWhileItsReplacementWaitsOnTheSameNodeRank_TheReplacementIsRefused) {
+  AgentConnected b = Hello("b", 2);
+  b.node_rank = 1;
+  AgentConnected c = Hello("c", 2);
+  c.node_rank = 1;
+  Connect(Hello("a", 2));
+  Connect(b);
+  Disconnect("b");
+  Connect(c);
+  Give(b);
+  EXPECT_EQ(Told<Rejected>("c")->reason, Reason::kNodeRankTaken);
+  EXPECT_EQ(StateOfJob(), Job::State::kRunning);
+  EXPECT_EQ(Told<RoundStart>("b")->node_rank, 1);
+}
+
+TEST_F(JobJoin, BackWhenItsReplacementRunsOnTheSameNodeRank_IsRefused) {
+  AgentConnected b = Hello("b", 2);
+  b.node_rank = 1;
+  AgentConnected c = Hello("c", 2);
+  c.node_rank = 1;
+  Connect(b);
+  Disconnect("b");
+  Connect(c);
+  Connect(Hello("a", 2));
+  ASSERT_EQ(Told<RoundStart>("c")->node_rank, 1);
+  Give(b);
+  EXPECT_EQ(Told<Rejected>("b")->reason, Reason::kNodeRankTaken);
+  EXPECT_EQ(StateOfJob(), Job::State::kRunning);
+}
+
 }  // namespace
 }  // namespace ddl::core
