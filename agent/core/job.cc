@@ -141,7 +141,36 @@ void Job::Join(Turn& turn, const AgentConnected& hello) {
   }
 }
 
+bool Job::SettlePin(Turn& turn, Agent& returning) {
+  if (!returning.hello.node_rank.has_value()) {
+    return true;
+  }
+  std::string& owner = pins_[*returning.hello.node_rank];
+  const std::string incarnation = RefOf(returning).incarnation;
+  const auto other = agents_.find(owner);
+  if (owner == incarnation || other == agents_.end()) {
+    owner = incarnation;
+    return true;
+  }
+  const bool owner_is_member = round_.has_value() && round_->FindMember(owner) != nullptr;
+  const auto loser = owner_is_member ? agents_.find(incarnation) : other;
+  if (!owner_is_member) {
+    owner = incarnation;
+  }
+  const std::string text =
+      absl::StrCat("--node-rank=", *returning.hello.node_rank, " is claimed twice: by host ",
+                   returning.hello.host, " (", ShortIncarnation(incarnation), ") and by host ",
+                   other->second.hello.host, " (", ShortIncarnation(other->first), "); ",
+                   Name(loser->second), " must go");
+  Tell(turn, RefOf(loser->second), Rejected{Reason::kNodeRankTaken, text});
+  Remove(turn, loser, Departure{Reason::kNodeRankTaken, text});
+  return !owner_is_member;
+}
+
 void Job::Return(Turn& turn, Agent& agent, const AgentConnected& hello) {
+  if (!SettlePin(turn, agent)) {
+    return;
+  }
   agent.last_heard = turn.now;
   if (!agent.connected) {
     agent.connected = true;

@@ -99,6 +99,10 @@ class Job {
   [[nodiscard]] std::optional<Rejected> RefuseForPlace(const AgentConnected& hello) const;
   void Join(Turn& turn, const AgentConnected& hello);
   void Return(Turn& turn, Agent& agent, const AgentConnected& hello);
+  // One that comes back may find its --node-rank claimed by its replacement. It
+  // goes first, unless the other is in the round already; the loser is refused.
+  // False: that was `returning`, which is no more.
+  bool SettlePin(Turn& turn, Agent& returning);
   void RepeatState(Turn& turn, Agent& agent);
   // The sender of a word, which counts as heard; null, and said so, if unknown.
   Agent* Hear(Turn& turn, const AgentRef& sender, const char* word);
