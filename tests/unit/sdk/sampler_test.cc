@@ -29,10 +29,17 @@ Plan MakePlan(int world, std::int64_t micro, std::int64_t accumulation) {
   return plan;
 }
 
-std::vector<DistributedSampler> MakeSamplers(std::int64_t samples, const Plan& plan) {
+// What the samplers may warn of is passed on only to the test of the warning.
+std::vector<DistributedSampler> MakeSamplers(std::int64_t samples, const Plan& plan,
+                                             std::string* warning = nullptr) {
   std::vector<DistributedSampler> samplers;
+  ::testing::internal::CaptureStderr();
   for (int rank = 0; rank < plan.world_size; ++rank) {
     samplers.push_back(*DistributedSampler::Create(samples, plan, rank, kSeed));
+  }
+  const std::string said = ::testing::internal::GetCapturedStderr();
+  if (warning != nullptr) {
+    *warning = said;
   }
   return samplers;
 }
@@ -235,18 +242,17 @@ TEST(Sampler, NoSamples_IsAnError) {
 
 TEST(Sampler, FewerSamplesThanRanks_WarnsOnceAndStillStepsEverywhere) {
   const Plan plan = MakePlan(4, 1, 1);
-  ::testing::internal::CaptureStderr();
-  auto samplers = MakeSamplers(3, plan);
-  const std::string said = ::testing::internal::GetCapturedStderr();
+  std::string said;
+  auto samplers = MakeSamplers(3, plan, &said);
   EXPECT_THAT(said, HasSubstr("ddl: warning: 3 samples for 4 ranks"));
   EXPECT_EQ(std::count(said.begin(), said.end(), '\n'), 1);
   EXPECT_THAT(RestOfEpoch(samplers, plan), SizeIs(1));
 }
 
 TEST(Sampler, EnoughSamples_SaysNothing) {
-  ::testing::internal::CaptureStderr();
-  MakeSamplers(4, MakePlan(4, 1, 1));
-  EXPECT_THAT(::testing::internal::GetCapturedStderr(), IsEmpty());
+  std::string said;
+  MakeSamplers(4, MakePlan(4, 1, 1), &said);
+  EXPECT_THAT(said, IsEmpty());
 }
 
 TEST(Sampler, PositionBeyondTheData_IsRefused) {
