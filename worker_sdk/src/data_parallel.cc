@@ -21,7 +21,9 @@ std::uint64_t LayoutHash(const std::vector<Parameter>& parameters) {
   };
   for (const Parameter& parameter : parameters) {
     std::for_each(parameter.name.begin(), parameter.name.end(), add);
-    const std::string length = ":" + std::to_string(parameter.value.size()) + ";";
+    add(':');
+    std::string length = std::to_string(parameter.value.size());
+    length += ';';
     std::for_each(length.begin(), length.end(), add);
   }
   return hash;

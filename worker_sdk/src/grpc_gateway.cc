@@ -4,6 +4,7 @@
 #include <grpcpp/grpcpp.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <string>
 #include <utility>
 
@@ -13,6 +14,8 @@
 
 namespace ddl::internal {
 namespace {
+
+namespace v1 = ::ddlaunch::v1;
 
 // For calls that the agent answers from memory.
 constexpr Gateway::Timeout kPromptTimeout = std::chrono::seconds(30);

@@ -64,6 +64,20 @@ absl::StatusOr<NcclUniqueId> MakeId() {
   return std::to_array(id.internal);
 }
 
+// What rank 0 published: its id or why it has none.
+absl::StatusOr<NcclUniqueId> Parse(const std::string& value) {
+  if (value.starts_with(kHasError)) {
+    return absl::UnavailableError("rank 0: " + value.substr(1));
+  }
+  if (value.size() != 1 + kNcclUniqueIdBytes || !value.starts_with(kHasId)) {
+    return absl::InternalError("rank 0 published an NCCL id of " + std::to_string(value.size()) +
+                               " bytes");
+  }
+  NcclUniqueId id{};
+  value.copy(id.data(), id.size(), 1);
+  return id;
+}
+
 }  // namespace
 
 absl::StatusOr<NcclUniqueId> AgreeNcclUniqueId(const Context& context,
@@ -75,22 +89,13 @@ absl::StatusOr<NcclUniqueId> AgreeNcclUniqueId(const Context& context,
     if (made.ok()) {
       value.append(made->data(), made->size());
     } else {
-      value.append(made.status().message());
+      value += std::string(made.status().message());
     }
     DDL_RETURN_IF_ERROR(context.Publish(key, value));
     return made;
   }
-  DDL_ASSIGN_OR_RETURN(const std::string value, context.Fetch(key, timeout));
-  if (!value.empty() && value[0] == kHasError) {
-    return absl::UnavailableError("rank 0: " + value.substr(1));
-  }
-  if (value.size() != 1 + kNcclUniqueIdBytes || value[0] != kHasId) {
-    return absl::InternalError("rank 0 published an NCCL id of " + std::to_string(value.size()) +
-                               " bytes");
-  }
-  NcclUniqueId id{};
-  value.copy(id.data(), id.size(), 1);
-  return id;
+  const absl::StatusOr<std::string> value = context.Fetch(key, timeout);
+  return value.ok() ? Parse(*value) : value.status();
 }
 
 }  // namespace ddl
