@@ -396,10 +396,11 @@ void SupervisorProcess::End() {
 
 // Nothing of the caller's stays open: `ddlaunch | cat` ends with ddlaunch.
 void LetGoOfDescriptors(UniqueFd socket) {
-  const UniqueFd null(::open("/dev/null", O_RDWR | O_CLOEXEC));
+  UniqueFd null(::open("/dev/null", O_RDWR | O_CLOEXEC));
   for (const int standard : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
     ::dup2(null.get(), standard);
   }
+  null.reset();  // it may sit where the socket goes
   if (socket.get() != kSocketFd) {
     ::dup3(socket.get(), kSocketFd, O_CLOEXEC);
   } else {

@@ -419,7 +419,7 @@ absl::StatusOr<std::vector<WorkerExit>> WorkerGroup::OnReady(Instant now) {
     impl.Take(**event);
   }
   if (impl.lost.has_value()) {
-    // Readable for ever from now on.
+    // Readable for ever from now on, and nothing to be had from it.
     ::epoll_ctl(impl.epoll.get(), EPOLL_CTL_DEL, impl.supervisor->poll_fd(), nullptr);
     impl.workers.clear();
     impl.FinishRound();
