@@ -5,8 +5,7 @@
 // next word. So the flags are spelt out first: full names, values apart.
 #include "launcher/cli/arguments.h"
 
-#include <CLI/App.hpp>
-#include <CLI/Error.hpp>
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <array>
 #include <cstddef>

@@ -1,0 +1,74 @@
+// The table of flags, and the help text made from it.
+#include "launcher/cli/flags.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "launcher/cli/help.h"
+
+namespace ddl::cli {
+namespace {
+
+using testing::HasSubstr;
+
+TEST(Flags, Table_IsInTheOrderOfTheEnum) {
+  for (std::size_t i = 0; i < AllFlags().size(); ++i) {
+    EXPECT_EQ(static_cast<std::size_t>(AllFlags()[i].id), i) << AllFlags()[i].name;
+  }
+}
+
+TEST(Flags, Table_NamesAreUniqueAndInDashForm) {
+  std::set<std::string_view> names;
+  for (const FlagSpec& flag : AllFlags()) {
+    EXPECT_TRUE(names.insert(flag.name).second) << flag.name;
+    EXPECT_EQ(flag.name.find('_'), std::string_view::npos) << flag.name;
+  }
+}
+
+TEST(Flags, FindFlag_EitherSpelling_IsTheSameFlag) {
+  ASSERT_NE(FindFlag("nproc-per-node"), nullptr);
+  EXPECT_EQ(FindFlag("nproc_per_node"), FindFlag("nproc-per-node"));
+  EXPECT_EQ(FindFlag("nproc"), nullptr);
+}
+
+TEST(Flags, PetVariable_IsUpperCaseWithUnderscores) {
+  EXPECT_EQ(PetVariable(Flag(FlagId::kNprocPerNode)), "PET_NPROC_PER_NODE");
+}
+
+TEST(Flags, NearestFlag_ASlip_IsFound) {
+  EXPECT_EQ(NearestFlag("nproc-per-nod"), "--nproc-per-node");
+  EXPECT_EQ(NearestFlag("max_restart"), "--max-restarts");
+  EXPECT_EQ(NearestFlag("rdvz-endpoint"), "--rdzv-endpoint");
+}
+
+TEST(Flags, NearestFlag_AnotherWord_FindsNone) {
+  EXPECT_EQ(NearestFlag("learning-rate-decay"), "");
+}
+
+TEST(Help, Text_NamesEveryFlagAndFitsAScreenAndAHalf) {
+  const std::string text = HelpText();
+  for (const FlagSpec& flag : AllFlags()) {
+    EXPECT_THAT(text, HasSubstr("--" + std::string(flag.name)));
+  }
+  constexpr std::ptrdiff_t kMaxLines = 70;
+  EXPECT_LE(std::count(text.begin(), text.end(), '\n'), kMaxLines);
+}
+
+TEST(Help, Lines_AreAtMost100Wide) {
+  constexpr std::size_t kMaxWidth = 100;
+  const std::string text = HelpText();
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t end = text.find('\n', at);
+    EXPECT_LE(end - at, kMaxWidth) << text.substr(at, end - at);
+    at = end + 1;
+  }
+}
+
+}  // namespace
+}  // namespace ddl::cli
