@@ -47,7 +47,7 @@ struct Loggers {
 Loggers& Get() {
   static Loggers& loggers = *[] {
     auto* made = new Loggers;  // NOLINT(cppcoreguidelines-owning-memory): lives for ever
-    made->marked.set_pattern("[ddlaunch] %^%v%$");
+    made->marked.set_pattern("ddlaunch: %v");
     made->raw.set_pattern("%v");
     return made;
   }();

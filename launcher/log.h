@@ -1,4 +1,4 @@
-// ddlaunch's own words to the user, on stderr, each line marked "[ddlaunch]".
+// ddlaunch's own words to the user, on stderr, each line marked "ddlaunch:".
 //
 // Quiet by default: nothing is said about what goes as expected. Thread safe;
 // may block on a slow stderr only until SetSink was called.

@@ -84,7 +84,7 @@ class Node {
   };
 
   absl::Status Join();
-  [[nodiscard]] core::AgentConnected MakeHello() const;
+  [[nodiscard]] core::AgentConnected MakeHello(std::uint16_t master_port) const;
   absl::StatusOr<std::uint16_t> NextMasterPort();
   void Loop();
   void Wait() const;
@@ -150,7 +150,7 @@ absl::StatusOr<std::uint16_t> Node::NextMasterPort() {
   return master_port_->port();
 }
 
-core::AgentConnected Node::MakeHello() const {
+core::AgentConnected Node::MakeHello(std::uint16_t master_port) const {
   core::AgentConnected hello;
   hello.agent = {config_.job_id, NewRandomId()};
   hello.host = host_;
@@ -164,6 +164,7 @@ core::AgentConnected Node::MakeHello() const {
   hello.join_timeout = config_.join_timeout;
   hello.stop_grace = config_.shutdown_timeout;
   hello.plan = config_.plan;
+  hello.master_port = master_port;
   return hello;
 }
 
@@ -189,12 +190,14 @@ absl::Status Node::Join() {
     return status;
   }
   group_ = std::make_unique<WorkerGroup>(config_, std::move(supervisor_));
+  log::SetSink(
+      [group = group_.get()](std::string_view lines) { group->Print(std::string(lines)); });
   const auto master_port = NextMasterPort();
   if (!master_port.ok()) {
     return master_port.status();
   }
-  client_ = std::make_unique<RendezvousClient>(place_.endpoint, MakeHello(), *master_port,
-                                               MonotonicNow());
+  client_ =
+      std::make_unique<RendezvousClient>(place_.endpoint, MakeHello(*master_port), MonotonicNow());
   return absl::OkStatus();
 }
 
@@ -424,7 +427,7 @@ void Node::Finish(Result result) {
 int Node::Leave() {
   group_->FlushConsole(kFlushTimeout);
   if (result_->root_cause.has_value()) {
-    log::Raw(FormatFailureReport(config_.program_name, *result_->root_cause, failures_));
+    log::Raw(FormatFailureReport({config_.program_name, *result_->root_cause, failures_}));
   } else if (!result_->text.empty()) {
     log::Error(result_->text);
   }
@@ -440,6 +443,7 @@ int Node::Leave() {
     place_.coordinator->WaitUntilNoSessions(kLeaveTimeout);
   }
   group_->FlushConsole(kFlushTimeout);
+  log::SetSink(nullptr);
   return result_->exit_code;
 }
 

@@ -27,10 +27,9 @@ std::int64_t Seconds(Duration duration) {
 
 class RendezvousClient::Impl {
  public:
-  Impl(std::string endpoint, core::AgentConnected hello, std::uint16_t master_port, Instant now)
+  Impl(std::string endpoint, core::AgentConnected hello, Instant now)
       : endpoint_(std::move(endpoint)),
         hello_(std::move(hello)),
-        master_port_(master_port),
         inbox_(std::make_shared<StreamReactor::Inbox>()),
         started_(now),
         give_up_at_(now + hello_.join_timeout),
@@ -55,9 +54,9 @@ class RendezvousClient::Impl {
   }
 
   void SetMasterPort(std::uint16_t port) {
-    master_port_ = port;
+    hello_.master_port = port;
     if (state_ == State::kConnected) {
-      SendHeartbeat();
+      SendHeartbeat(port);
     }
   }
 
@@ -116,8 +115,9 @@ class RendezvousClient::Impl {
         StreamReactor::Start(stub_.get(), attempt_, wire::ToWire(core::Event(hello_)), inbox_);
   }
 
-  void SendHeartbeat() {
-    stream_->Send(wire::ToWire(core::AgentHeard{hello_.agent, master_port_}));
+  // `master_port`: 0 when unchanged.
+  void SendHeartbeat(std::uint32_t master_port) {
+    stream_->Send(wire::ToWire(core::AgentHeard{hello_.agent, master_port}));
   }
 
   void Receive(ddlaunch::v1::CoordinatorMessage wire_message, Instant now) {
@@ -135,7 +135,6 @@ class RendezvousClient::Impl {
       was_connected_ = true;
       heartbeat_interval_ = welcome->heartbeat_interval;
       reconnect_within_ = welcome->heartbeat_timeout;
-      SendHeartbeat();
       heartbeat_at_ = now + heartbeat_interval_;
     }
     events_.emplace_back(*std::move(message));
@@ -169,7 +168,7 @@ class RendezvousClient::Impl {
 
   void OnTime(Instant now) {
     if (state_ == State::kConnected && now >= heartbeat_at_) {
-      SendHeartbeat();
+      SendHeartbeat(0);
       heartbeat_at_ = now + heartbeat_interval_;
     }
     if (state_ != State::kConnecting) {
@@ -208,8 +207,7 @@ class RendezvousClient::Impl {
   }
 
   const std::string endpoint_;
-  const core::AgentConnected hello_;
-  std::uint16_t master_port_;
+  core::AgentConnected hello_;
   const std::shared_ptr<StreamReactor::Inbox> inbox_;
   std::unique_ptr<ddlaunch::v1::Rendezvous::Stub> stub_;
   std::shared_ptr<StreamReactor> stream_;  // null between tries
@@ -228,12 +226,13 @@ class RendezvousClient::Impl {
   Instant heartbeat_at_{};
 };
 
-RendezvousClient::RendezvousClient(std::string endpoint, core::AgentConnected hello,
-                                   std::uint16_t master_port, Instant now)
-    : impl_(std::make_unique<Impl>(std::move(endpoint), std::move(hello), master_port, now)) {}
+RendezvousClient::RendezvousClient(std::string endpoint, core::AgentConnected hello, Instant now)
+    : impl_(std::make_unique<Impl>(std::move(endpoint), std::move(hello), now)) {}
 RendezvousClient::~RendezvousClient() = default;
 
-void RendezvousClient::Send(const core::Event& event) { impl_->Send(event); }
+void RendezvousClient::Send(const core::Event& event) {
+  impl_->Send(event);
+}
 void RendezvousClient::SetMasterPort(std::uint16_t port) {
   impl_->SetMasterPort(port);
 }

@@ -40,9 +40,8 @@ using ClientEvent = std::variant<core::Message, ClientNotice, ClientLost>;
 class RendezvousClient {
  public:
   // `endpoint` is "host:port" or "[v6]:port". `hello` is sent on each stream.
-  // `master_port` goes with the first heartbeat. Starts connecting at once.
-  RendezvousClient(std::string endpoint, core::AgentConnected hello, std::uint16_t master_port,
-                   Instant now);
+  // Starts connecting at once.
+  RendezvousClient(std::string endpoint, core::AgentConnected hello, Instant now);
   // Breaks the stream without goodbye if it is still open.
   ~RendezvousClient();
   RendezvousClient(const RendezvousClient&) = delete;
@@ -51,7 +50,7 @@ class RendezvousClient {
   // Sends if connected, else drops it: after each Welcome the caller says again
   // what is still open, since what was sent last may be lost with a stream.
   void Send(const core::Event& event);
-  // Another free port for the next round's rank 0; see Heartbeat.master_port.
+  // Another free port for the next round's rank 0; see Hello.master_port.
   void SetMasterPort(std::uint16_t port);
   // Says goodbye and closes; nothing is reconnected from now on.
   void Leave(std::string why);

@@ -120,6 +120,7 @@ void Job::Join(Turn& turn, const AgentConnected& hello) {
   agent.hello = hello;
   agent.arrival = num_arrivals_++;
   agent.last_heard = turn.now;
+  agent.master_port = hello.master_port;
   ++num_connected_;
   if (hello.node_rank.has_value()) {
     pins_[*hello.node_rank] = incarnation;

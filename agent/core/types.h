@@ -83,6 +83,7 @@ struct AgentConnected {
   Duration join_timeout{};
   Duration stop_grace{};
   plan::Request plan;
+  std::uint32_t master_port = 0;  // 0: follows with AgentHeard
 };
 // Any message at all; `master_port` is non-zero when it changed.
 struct AgentHeard {

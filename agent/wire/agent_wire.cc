@@ -26,6 +26,14 @@ absl::Status CheckKey(const std::string& key) {
   return CheckSize("key", key, limits::kMaxKeyBytes);
 }
 
+absl::Status CheckPort(std::uint32_t port) {
+  if (port > UINT16_MAX) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("master_port is ", port, "; the limit is ", UINT16_MAX));
+  }
+  return absl::OkStatus();
+}
+
 // A year: no honest timeout is longer, and sums of two cannot overflow.
 constexpr std::int64_t kMaxTimeoutMs = std::int64_t{366} * 24 * 3600 * 1000;
 
@@ -58,6 +66,7 @@ struct ToAgentMessage {
     hello.set_join_timeout_ms(Milliseconds(event.join_timeout));
     hello.set_stop_grace_ms(Milliseconds(event.stop_grace));
     *hello.mutable_plan() = ToWire(event.plan);
+    hello.set_master_port(event.master_port);
   }
   void operator()(const core::AgentHeard& event) const {
     out.mutable_heartbeat()->set_master_port(event.master_port);
@@ -146,6 +155,8 @@ absl::StatusOr<core::AgentConnected> HelloFromWire(const AgentMessage& message) 
                        TimeoutFromWire("join_timeout_ms", hello.join_timeout_ms()));
   DDL_ASSIGN_OR_RETURN(event.stop_grace, TimeoutFromWire("stop_grace_ms", hello.stop_grace_ms()));
   event.plan = FromWire(hello.plan());
+  DDL_RETURN_IF_ERROR(CheckPort(hello.master_port()));
+  event.master_port = hello.master_port();
   return event;
 }
 
@@ -154,12 +165,8 @@ absl::StatusOr<core::Event> EventFromWire(const core::AgentRef& agent, AgentMess
     case AgentMessage::kHello:
       return absl::InvalidArgumentError("Hello came twice on one session");
     case AgentMessage::kHeartbeat: {
-      const auto port = message.heartbeat().master_port();
-      if (port > UINT16_MAX) {
-        return absl::InvalidArgumentError(
-            absl::StrCat("master_port is ", port, "; the limit is 65535"));
-      }
-      return core::AgentHeard{agent, port};
+      DDL_RETURN_IF_ERROR(CheckPort(message.heartbeat().master_port()));
+      return core::AgentHeard{agent, message.heartbeat().master_port()};
     }
     case AgentMessage::kWorkerFailed: {
       DDL_ASSIGN_OR_RETURN(auto failure, FailureFromWire(message.worker_failed().failure()));

@@ -57,10 +57,6 @@ absl::StatusOr<ParseResult> ParseCommandLine(const std::vector<std::string>& arg
 absl::StatusOr<ParseResult> ParseCommandLine(int argc, const char* const* argv,
                                              const Surroundings& surroundings);
 
-// ddlaunch's exit code for an error before any worker ran: 2 usage, 126 not
-// executable, 127 not found, 1 anything else, 0 OK.
-int ExitCodeFor(const absl::Status& status);
-
 }  // namespace ddl::cli
 
 #endif  // DDLAUNCH_LAUNCHER_CLI_PARSE_H_

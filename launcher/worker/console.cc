@@ -71,9 +71,12 @@ bool Console::Put(const Piece& piece, bool force) {
 }
 
 void Console::Notice(std::string_view text) {
-  const std::string line = "ddlaunch: " + std::string(text);
+  Print("ddlaunch: " + std::string(text));
+}
+
+void Console::Print(std::string_view lines) {
   Piece piece;
-  piece.text = line;
+  piece.text = lines.substr(0, lines.find_last_not_of('\n') + 1);
   [[maybe_unused]] const bool taken = Put(piece, /*force=*/true);
 }
 

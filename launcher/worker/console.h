@@ -37,7 +37,8 @@ class Console {
 
   // False: no room; nothing was taken. `force` as for ConsoleWriter.
   [[nodiscard]] bool Put(const Piece& piece, bool force);
-  // A line of ddlaunch's own.
+  // Whole lines of ddlaunch's own, as they are; and one with its mark.
+  void Print(std::string_view lines);
   void Notice(std::string_view text);
 
   [[nodiscard]] bool is_terminal() const { return is_terminal_; }

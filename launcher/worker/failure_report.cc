@@ -13,9 +13,6 @@ namespace ddl {
 namespace {
 
 constexpr std::size_t kWidth = 60;
-constexpr int kSignalBase = 128;
-constexpr int kNotFound = 127;
-constexpr int kNotExecutable = 126;
 
 std::string TimeText(std::int64_t wall_time_s) {
   const auto seconds = static_cast<std::time_t>(wall_time_s);
@@ -115,27 +112,6 @@ bool SameWorker(const core::WorkerFailure& a, const core::WorkerFailure& b) {
 }
 
 }  // namespace
-
-int ExitCode(const std::optional<core::WorkerFailure>& root_cause) {
-  if (!root_cause.has_value()) {
-    return 0;
-  }
-  return root_cause->term_signal != 0 ? kSignalBase + root_cause->term_signal
-                                      : root_cause->exit_code;
-}
-
-int ExitCode(const absl::Status& start_error) {
-  switch (start_error.code()) {
-    case absl::StatusCode::kOk:
-      return 0;
-    case absl::StatusCode::kNotFound:
-      return kNotFound;
-    case absl::StatusCode::kPermissionDenied:
-      return kNotExecutable;
-    default:
-      return 1;
-  }
-}
 
 std::string SignalName(int signal) {
   const char* const name = ::sigabbrev_np(signal);

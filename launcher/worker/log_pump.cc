@@ -71,14 +71,13 @@ struct DrainCommand {
   WorkerId worker = kEveryWorker;
 };
 struct CloseAllCommand {};
-struct NoticeCommand {
-  std::string text;
+struct PrintCommand {
+  std::string lines;
 };
 struct FlushCommand {
   std::uint64_t ticket = 0;
 };
-using Command =
-    std::variant<AddCommand, DrainCommand, CloseAllCommand, NoticeCommand, FlushCommand>;
+using Command = std::variant<AddCommand, DrainCommand, CloseAllCommand, PrintCommand, FlushCommand>;
 
 }  // namespace
 
@@ -101,7 +100,7 @@ class LogPump::Thread {
   void Do(AddCommand& command);
   void Do(DrainCommand& command);
   void Do(CloseAllCommand& command);
-  void Do(NoticeCommand& command);
+  void Do(PrintCommand& command);
   void Do(FlushCommand& command);
 
   void OnReadable(std::uint32_t id);
@@ -296,8 +295,8 @@ void LogPump::Thread::Do(CloseAllCommand& /*command*/) {
   tails_.clear();
 }
 
-void LogPump::Thread::Do(NoticeCommand& command) {
-  console(/*is_stderr=*/true).Notice(command.text);
+void LogPump::Thread::Do(PrintCommand& command) {
+  console(/*is_stderr=*/true).Print(command.lines);
 }
 
 void LogPump::Thread::Do(FlushCommand& command) {
@@ -472,8 +471,8 @@ void LogPump::CloseAll() {
   thread_->Post(CloseAllCommand{});
 }
 
-void LogPump::Notice(std::string text) {
-  thread_->Post(NoticeCommand{std::move(text)});
+void LogPump::Print(std::string lines) {
+  thread_->Post(PrintCommand{std::move(lines)});
 }
 
 bool LogPump::Flush(Duration timeout) {

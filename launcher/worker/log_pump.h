@@ -60,8 +60,8 @@ class LogPump {
   [[nodiscard]] std::vector<DrainedWorker> TakeDrained();
   // Nobody is left who could write: reads the rest and closes every stream.
   void CloseAll();
-  // A line of ddlaunch's own on the console's stderr.
-  void Notice(std::string text);
+  // Whole lines of ddlaunch's own, as they are, on the console's stderr.
+  void Print(std::string lines);
   // Waits until the console has all that was written so far; false: it took
   // longer than `timeout`.
   bool Flush(Duration timeout);

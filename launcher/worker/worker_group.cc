@@ -226,7 +226,7 @@ absl::Status WorkerGroup::Impl::SpawnAll(const RoundInfo& round) {
     spawned = SpawnOne(round, rank, stdin_is_ours, usable_cpus);
   }
   for (std::string& warning : files.TakeWarnings()) {
-    pump.Notice(std::move(warning));
+    pump.Print("ddlaunch: " + warning);
   }
   DDL_RETURN_IF_ERROR(spawned);
   return AwaitSpawned();
@@ -452,6 +452,10 @@ std::optional<Instant> WorkerGroup::deadline() const {
 
 void WorkerGroup::FlushConsole(Duration timeout) {
   impl_->pump.Flush(timeout);
+}
+
+void WorkerGroup::Print(std::string lines) {
+  impl_->pump.Print(std::move(lines));
 }
 
 std::string WorkerGroup::log_directory() const {

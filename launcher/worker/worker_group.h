@@ -97,6 +97,9 @@ class WorkerGroup {
   [[nodiscard]] int poll_fd() const;
   [[nodiscard]] std::optional<Instant> deadline() const;
 
+  // Whole lines of ddlaunch's own on the console's stderr, between the workers'.
+  // Thread safe.
+  void Print(std::string lines);
   // Waits, at most `timeout`, until the console has taken all output.
   void FlushConsole(Duration timeout);
   // Where this job's log files are; empty: nowhere (yet).

@@ -29,7 +29,7 @@ TEST(Coordinator, TwoAgentsJoin_RanksAreContiguousAndMasterIsNodeZero) {
   EXPECT_EQ(start0->first_rank, 0);
   EXPECT_EQ(start1->first_rank, 3);
   EXPECT_EQ(start1->world_size, 4);
-  EXPECT_EQ(start1->master_port, TestAgent::kMasterPort);
+  EXPECT_EQ(start1->master_port, kMasterPort);
   EXPECT_EQ(start1->master_addr, "127.0.0.1");
 }
 

@@ -31,6 +31,8 @@ inline std::unique_ptr<Coordinator> StartCoordinator(core::Options core_options 
   return *std::move(coordinator);
 }
 
+inline constexpr std::uint16_t kMasterPort = 4321;
+
 inline core::AgentConnected SomeHello(const std::string& host, int num_nodes = 2, int nproc = 2) {
   core::AgentConnected hello;
   hello.agent = {"job", NewRandomId()};
@@ -41,13 +43,14 @@ inline core::AgentConnected SomeHello(const std::string& host, int num_nodes = 2
   hello.max_nodes = num_nodes;
   hello.join_timeout = std::chrono::seconds(30);
   hello.stop_grace = std::chrono::seconds(1);
+  hello.master_port = kMasterPort;
   return hello;
 }
 
 class TestAgent {
  public:
   TestAgent(std::uint16_t port, const core::AgentConnected& hello)
-      : client_(absl::StrCat("127.0.0.1:", port), hello, kMasterPort, MonotonicNow()) {}
+      : client_(absl::StrCat("127.0.0.1:", port), hello, MonotonicNow()) {}
 
   RendezvousClient& client() { return client_; }
 
@@ -85,8 +88,6 @@ class TestAgent {
   // Told of each message as it comes, before any WaitFor.
   std::function<void(const core::Message&)> on_message;
   std::function<void()> each_turn;
-
-  static constexpr std::uint16_t kMasterPort = 4321;
 
  private:
   template <typename T>

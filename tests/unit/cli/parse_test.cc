@@ -5,6 +5,7 @@
 #include <limits>
 #include <memory>
 
+#include "launcher/exit_code.h"
 #include "tests/unit/cli/cli_fixture.h"
 
 namespace ddl::cli {
@@ -258,7 +259,7 @@ TEST(ExitCodeFor, EachKindOfError_HasItsCode) {
   EXPECT_EQ(ExitCodeFor(absl::InvalidArgumentError("")), 2);
   EXPECT_EQ(ExitCodeFor(absl::PermissionDeniedError("")), 126);
   EXPECT_EQ(ExitCodeFor(absl::NotFoundError("")), 127);
-  EXPECT_EQ(ExitCodeFor(absl::InternalError("")), 1);
+  EXPECT_EQ(ExitCodeFor(absl::ResourceExhaustedError("")), 1);
 }
 
 TEST(Surroundings, OfThisProcess_AreItsOwn) {

@@ -1,6 +1,7 @@
 // Finding the program, and refusing what cannot be run with its reason.
 #include "launcher/cli/program.h"
 
+#include "launcher/exit_code.h"
 #include "tests/unit/cli/cli_fixture.h"
 
 namespace ddl::cli {

@@ -94,21 +94,6 @@ TEST(FormatFailureReport, SixtyFourFailures_BoundedListAndTotal) {
   EXPECT_THAT(text, HasSubstr("... and 55 more; 64 workers failed in all"));
 }
 
-TEST(ExitCode, RootCause_ItsCodeOr128PlusSignal) {
-  EXPECT_EQ(ExitCode(std::nullopt), 0);
-  EXPECT_EQ(ExitCode(Failure(0, 3, 0)), 3);
-  EXPECT_EQ(ExitCode(Failure(0, 255, 0)), 255);
-  EXPECT_EQ(ExitCode(Failure(0, 0, 9)), 137);
-  EXPECT_EQ(ExitCode(Failure(0, 0, 11)), 139);
-}
-
-TEST(ExitCode, StartError_AsShellsDo) {
-  EXPECT_EQ(ExitCode(absl::NotFoundError("")), 127);
-  EXPECT_EQ(ExitCode(absl::PermissionDeniedError("")), 126);
-  EXPECT_EQ(ExitCode(absl::ResourceExhaustedError("")), 1);
-  EXPECT_EQ(ExitCode(absl::OkStatus()), 0);
-}
-
 TEST(SignalName, KnownAndUnknown_Text) {
   EXPECT_EQ(SignalName(11), "SIGSEGV");
   EXPECT_EQ(SignalName(63), "signal 63");
