@@ -101,9 +101,13 @@ void Job::OnJoinTimer(Turn& turn) {
       std::min_element(agents_.begin(), agents_.end(), [](const auto& left, const auto& right) {
         return left.second.join_deadline < right.second.join_deadline;
       });
+  Instant deadline = first->second.join_deadline;
+  if (state_ == State::kForming) {
+    deadline = std::max(deadline, round_->store_deadline);
+  }
   // Whose deadline it was may have left since.
-  if (turn.now < first->second.join_deadline) {
-    join_timer_ = first->second.join_deadline;
+  if (turn.now < deadline) {
+    join_timer_ = deadline;
     Arm(turn, TimerKind::kJoin, "", *join_timer_);
     return;
   }
@@ -210,6 +214,7 @@ bool Job::TryForm(Turn& turn) {
   state_ = State::kForming;
   PersistNow(turn, /*ended=*/false);
   round.persist_sequence = last_sequence_;
+  round.store_deadline = turn.now + options_.store_timeout;
   std::string text = absl::StrCat("round ", round.number, ": ", seated.size(), " nodes (",
                                   NameSome(hosts, seated.size()), "), ", round.world_size,
                                   " ranks, restart ", restart_count_, " of ", first_.max_restarts);

@@ -15,6 +15,9 @@ struct Options {
   Duration heartbeat_timeout = std::chrono::seconds(5);
   // Time to come back after a broken stream.
   Duration reconnect_grace = std::chrono::seconds(1);
+  // Time the store has to make a round's number durable, also when the join
+  // timeout passes meanwhile.
+  Duration store_timeout = std::chrono::seconds(10);
   // On top of an agent's own stop grace before it is given up.
   Duration stop_margin = std::chrono::seconds(5);
   // How long an ended job's record waits for agents that do not leave. Once

@@ -47,6 +47,7 @@ struct Round {
   std::vector<Member> members;  // by node rank
 
   std::int64_t persist_sequence = 0;  // forming: the StoreDone that starts it
+  Instant store_deadline;             // forming
   RoundStore store;
   std::size_t num_succeeded = 0;
   std::size_t num_secondary_failures = 0;

@@ -224,6 +224,17 @@ TEST_F(JobJoin, StoreNeverAnswers_JoinTimeoutSaysSo) {
   EXPECT_NE(Told<JobDone>("a")->text.find("could not be stored"), std::string::npos);
 }
 
+TEST_F(JobJoin, LastNodeAtTheLastMoment_TheStoreStillHasItsTime) {
+  hold_store_ = true;
+  Connect(Hello("a", 2));
+  PassAlive(59 * kSecond, {"a"});
+  Connect(Hello("b", 2));
+  PassAlive(9 * kSecond, {"a", "b"});
+  EXPECT_EQ(StateOfJob(), Job::State::kForming);
+  Give(StoreDone{kJob, persists_.back().sequence});
+  EXPECT_TRUE(Told<RoundStart>("a").has_value());
+}
+
 TEST_F(JobJoin, BackWhileGathering_IsTheSameNode) {
   Connect(Hello("a", 2));
   Disconnect("a");
