@@ -14,6 +14,7 @@
 #include "agent/base/status_macros.h"
 #include "ddl/nccl_id.h"
 #include "worker_sdk/backends/nccl/device_buffer.h"
+#include "worker_sdk/src/gateway.h"
 
 namespace ddl {
 namespace {
@@ -38,8 +39,13 @@ bool Failed(ncclResult_t result) {
 
 class NcclBackendImpl final : public NcclBackend {
  public:
-  NcclBackendImpl(int rank, int world_size, int device, std::chrono::milliseconds timeout)
-      : rank_(rank), world_size_(world_size), device_(device), timeout_(timeout) {}
+  NcclBackendImpl(const Context& context, int device, std::chrono::milliseconds timeout)
+      : rank_(context.rank()),
+        world_size_(context.world_size()),
+        device_(device),
+        timeout_(timeout),
+        gateway_(internal::ContextAccess::GatewayOf(context)),
+        close_name_("ddl/nccl/" + std::to_string(context.NextSequence()) + "/close") {}
 
   ~NcclBackendImpl() override {
     // Aborting needs no peer; a clean end has nothing in flight to lose.
@@ -83,6 +89,12 @@ class NcclBackendImpl final : public NcclBackend {
   absl::Status Barrier() override {
     float token = 0;
     return AllReduceSum(std::span(&token, 1));
+  }
+  absl::Status Close() override {
+    DDL_RETURN_IF_ERROR(broken_);
+    broken_ = absl::FailedPreconditionError("nccl, rank " + std::to_string(rank_) +
+                                            ": the backend was closed");
+    return gateway_->Barrier(close_name_, timeout_);
   }
 
   absl::Status AllReduceSumOnDevice(float* device_values, std::size_t count) override {
@@ -168,6 +180,8 @@ class NcclBackendImpl final : public NcclBackend {
   const int world_size_;
   const int device_;
   const std::chrono::milliseconds timeout_;
+  const std::shared_ptr<internal::Gateway> gateway_;
+  const std::string close_name_;
   cudaStream_t stream_ = nullptr;
   ncclComm_t communicator_ = nullptr;
   internal::DeviceBuffer staging_;
@@ -187,8 +201,8 @@ absl::StatusOr<std::unique_ptr<NcclBackend>> CreateNcclBackend(const Context& co
         "; use the gloo backend");
   }
   DDL_ASSIGN_OR_RETURN(const NcclUniqueId id, AgreeNcclUniqueId(context, options.timeout));
-  auto backend = std::make_unique<NcclBackendImpl>(context.rank(), context.world_size(),
-                                                   context.local_rank() % devices, options.timeout);
+  auto backend =
+      std::make_unique<NcclBackendImpl>(context, context.local_rank() % devices, options.timeout);
   DDL_RETURN_IF_ERROR(backend->Connect(id));
   return backend;
 }
