@@ -34,6 +34,10 @@ Context ContextAccess::Make(Membership membership, std::shared_ptr<Gateway> gate
   return Context(std::move(state));
 }
 
+std::shared_ptr<Gateway> ContextAccess::GatewayOf(const Context& context) {
+  return context.state_->gateway;
+}
+
 absl::Status CheckKey(std::string_view key) {
   if (key.empty() || key.size() > limits::kMaxKeyBytes) {
     return absl::InvalidArgumentError("a key or name of " + std::to_string(key.size()) +

@@ -47,10 +47,13 @@ class Gateway {
                                       double samples_per_s) = 0;
 };
 
-// Makes contexts that were not read from the environment.
+// What only the SDK and its tests may do with a context.
 struct ContextAccess {
+  // A context that was not read from the environment.
   static Context Make(Membership membership, std::shared_ptr<Gateway> gateway,
                       const ContextOptions& options);
+  // For backends, which outlive the calls that are given a context.
+  static std::shared_ptr<Gateway> GatewayOf(const Context& context);
 };
 
 // INVALID_ARGUMENT when the key or value is beyond the wire's limits.

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstring>
 #include <functional>
@@ -95,8 +96,34 @@ TEST(Gloo, RankThatEndsAtOnce_TakesNothingFromTheOthers) {
       std::vector<float> values(10'000, 1);
       const absl::Status status = backend->AllReduceSum(std::span(values));
       EXPECT_TRUE(status.ok()) << status;
+      EXPECT_TRUE(backend->Close().ok());
     });
   }
+}
+
+TEST(Gloo, Close_WaitsForEveryRankAndEndsTheBackend) {
+  std::atomic<bool> second_is_here = false;
+  OverGloo(2, {}, [&](std::unique_ptr<Backend> backend) {
+    ASSERT_TRUE(backend->Barrier().ok());
+    if (backend->rank() == 1) {
+      second_is_here = true;
+    }
+    EXPECT_TRUE(backend->Close().ok());
+    EXPECT_TRUE(second_is_here);
+    EXPECT_EQ(backend->Barrier().code(), absl::StatusCode::kFailedPrecondition);
+  });
+}
+
+TEST(Gloo, CloseWithoutAPeer_IsATimeoutThatSaysHowMany) {
+  BackendOptions options;
+  options.timeout = std::chrono::milliseconds(300);
+  OverGloo(2, options, [&](std::unique_ptr<Backend> backend) {
+    if (backend->rank() == 0) {
+      const absl::Status status = backend->Close();
+      EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded);
+      EXPECT_THAT(std::string(status.message()), HasSubstr("1 of 2 ranks did not come"));
+    }
+  });
 }
 
 TEST(Gloo, PeerThatGoes_IsNoticedByAllAtOnce) {

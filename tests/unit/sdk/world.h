@@ -95,6 +95,7 @@ class ThreadBackend final : public Backend {
     meeting_->Meet([] {}, [] {});
     return absl::OkStatus();
   }
+  absl::Status Close() override { return Barrier(); }
 
  private:
   template <typename T>

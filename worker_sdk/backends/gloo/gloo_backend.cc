@@ -14,7 +14,9 @@
 #include <string>
 #include <utility>
 
+#include "agent/base/status_macros.h"
 #include "worker_sdk/backends/gloo/gloo_store.h"
+#include "worker_sdk/src/gateway.h"
 
 namespace ddl::internal {
 namespace {
@@ -33,8 +35,13 @@ bool SaysTimeout(const std::string& text) {
 
 class GlooBackend final : public Backend {
  public:
-  GlooBackend(std::shared_ptr<gloo::rendezvous::Context> context, std::chrono::milliseconds timeout)
-      : context_(std::move(context)), timeout_(timeout) {}
+  // `prefix` names what belongs to this backend at the gateway.
+  GlooBackend(std::shared_ptr<gloo::rendezvous::Context> context, std::shared_ptr<Gateway> gateway,
+              std::string prefix, std::chrono::milliseconds timeout)
+      : context_(std::move(context)),
+        gateway_(std::move(gateway)),
+        prefix_(std::move(prefix)),
+        timeout_(timeout) {}
 
   [[nodiscard]] std::string_view name() const override { return "gloo"; }
   [[nodiscard]] int rank() const override { return context_->rank; }
@@ -67,6 +74,14 @@ class GlooBackend final : public Backend {
       options.setTag(NextTag());
       gloo::barrier(options);
     });
+  }
+
+  // Gloo resets its connections when it closes them, which drops what is still
+  // on its way; so the ranks meet elsewhere first.
+  absl::Status Close() override {
+    DDL_RETURN_IF_ERROR(broken_);
+    broken_ = absl::FailedPreconditionError(Who("an operation") + ": the backend was closed");
+    return gateway_->Barrier(prefix_ + "close", timeout_);
   }
 
  private:
@@ -125,6 +140,8 @@ class GlooBackend final : public Backend {
   std::uint32_t NextTag() { return tag_++; }
 
   std::shared_ptr<gloo::rendezvous::Context> context_;
+  std::shared_ptr<Gateway> gateway_;
+  std::string prefix_;
   std::chrono::milliseconds timeout_;
   std::uint32_t tag_ = 0;
   absl::Status broken_;  // the first error; every later call returns it
@@ -136,8 +153,8 @@ absl::StatusOr<std::unique_ptr<Backend>> CreateGlooBackend(const Context& contex
                                                            const BackendOptions& options) {
   const std::string who =
       "gloo, rank " + std::to_string(context.rank()) + ", connecting from " + context.address();
-  GlooStore store(context, "ddl/gloo/" + std::to_string(context.NextSequence()) + "/",
-                  std::chrono::steady_clock::now() + options.timeout);
+  const std::string prefix = "ddl/gloo/" + std::to_string(context.NextSequence()) + "/";
+  GlooStore store(context, prefix, std::chrono::steady_clock::now() + options.timeout);
   try {
     gloo::transport::tcp::attr attributes;
     attributes.hostname = context.address();
@@ -146,7 +163,8 @@ absl::StatusOr<std::unique_ptr<Backend>> CreateGlooBackend(const Context& contex
     auto mesh = std::make_shared<gloo::rendezvous::Context>(context.rank(), context.world_size());
     mesh->setTimeout(options.timeout);
     mesh->connectFullMesh(store, device);
-    return std::make_unique<GlooBackend>(std::move(mesh), options.timeout);
+    return std::make_unique<GlooBackend>(std::move(mesh), ContextAccess::GatewayOf(context), prefix,
+                                         options.timeout);
   } catch (const std::exception& e) {
     if (!store.error().ok()) {
       return store.error();

@@ -250,7 +250,8 @@ absl::Status Run(const Options& options, const Context& context) {
   DDL_ASSIGN_OR_RETURN(MetricsFile metrics,
                        MetricsFile::Open(context.rank() == 0 ? options.metrics_out : "", job.step));
   DDL_RETURN_IF_ERROR(Train(job, metrics));
-  return Finish(job, metrics);
+  DDL_RETURN_IF_ERROR(Finish(job, metrics));
+  return backend->Close();
 }
 
 int Main(const std::vector<std::string>& arguments) {

@@ -43,6 +43,11 @@ class Backend {
 
   // Waits until every rank is here.
   virtual absl::Status Barrier() = 0;
+
+  // The orderly end: waits until every rank calls it, so that none disconnects
+  // while another still waits for its last bytes. No operation may follow. A
+  // backend that is destroyed without it looks to its peers like a death.
+  virtual absl::Status Close() = 0;
 };
 
 struct BackendOptions {

@@ -1,0 +1,29 @@
+# cmake -P: install, configure, build, run; the first that fails ends the test.
+function(must)
+  execute_process(COMMAND ${ARGN} RESULT_VARIABLE result OUTPUT_VARIABLE output
+                  ERROR_VARIABLE output)
+  if(NOT result EQUAL 0)
+    message(FATAL_ERROR "failed (${result}): ${ARGN}\n${output}")
+  endif()
+  set(output "${output}" PARENT_SCOPE)
+endfunction()
+
+set(flags "")
+if(SANITIZE)
+  set(flags -fsanitize=${SANITIZE})
+endif()
+file(REMOVE_RECURSE ${WORK_DIR})
+must(${CMAKE_COMMAND} --install ${BUILD_DIR} --prefix ${WORK_DIR}/prefix)
+must(${CMAKE_COMMAND} -S ${CONSUMER_DIR} -B ${WORK_DIR}/build -G ${GENERATOR}
+     -DCMAKE_PREFIX_PATH=${WORK_DIR}/prefix -DCMAKE_CXX_COMPILER=${CXX}
+     -DCMAKE_CXX_FLAGS=${flags})
+must(${CMAKE_COMMAND} --build ${WORK_DIR}/build)
+must(${WORK_DIR}/build/consumer)
+if(NOT output MATCHES "rank 0 of 1: global batch 32 = micro 8 x accumulation 4 x world 1")
+  message(FATAL_ERROR "the consumer said: ${output}")
+endif()
+# It finds the installed data, from any directory.
+must(${CMAKE_COMMAND} -E chdir / ${WORK_DIR}/prefix/bin/train_bin --epochs 1)
+if(NOT output MATCHES "done: accuracy")
+  message(FATAL_ERROR "train_bin said: ${output}")
+endif()
