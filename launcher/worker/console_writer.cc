@@ -184,6 +184,11 @@ bool ConsoleWriter::HasRoom() {
   return false;
 }
 
+bool ConsoleWriter::HalfEmpty() const {
+  const std::lock_guard lock(shared_->mutex);
+  return shared_->error != 0 || shared_->held() <= shared_->capacity_bytes / 2;
+}
+
 int ConsoleWriter::broken() const {
   const std::lock_guard lock(shared_->mutex);
   return shared_->error;

@@ -32,6 +32,8 @@ class ConsoleWriter {
   // what is bounded otherwise.
   [[nodiscard]] bool Write(std::string_view bytes, bool force);
   [[nodiscard]] bool HasRoom();
+  // At most half full: for who waits until it pays to go on.
+  [[nodiscard]] bool HalfEmpty() const;
 
   // The errno of a write that failed for good (EPIPE: the reader is gone); 0:
   // none did. Everything is then taken and dropped.

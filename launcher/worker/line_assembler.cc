@@ -162,9 +162,9 @@ void LineAssembler::LoseFile() {
   style_.file.clear();
 }
 
-// Only when there is room for it, so that one notice tells of many lines.
+// Not with the first byte of room: one notice is to tell of many lines.
 void LineAssembler::TellDropped(bool force) {
-  if (dropped_lines_ == 0 || (!force && !console_->writer().HasRoom())) {
+  if (dropped_lines_ == 0 || (!force && !console_->writer().HalfEmpty())) {
     return;
   }
   console_->Notice("the console is too slow: " + std::to_string(dropped_lines_) + " lines of " +

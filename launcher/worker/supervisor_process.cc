@@ -78,6 +78,7 @@ class SupervisorProcess {
 
  private:
   bool Watch(int fd, std::uint32_t events, std::uint64_t data, int operation = EPOLL_CTL_ADD);
+  void Forget(UniqueFd& fd);
   void Handle(const epoll_event& event);
   void ReadRequests();
   [[nodiscard]] bool Receive(Received& received);
@@ -126,6 +127,15 @@ bool SupervisorProcess::Watch(int fd, std::uint32_t events, std::uint64_t data, 
   event.events = events;
   event.data.u64 = data;
   return ::epoll_ctl(epoll_.get(), operation, fd, &event) == 0;
+}
+
+// Closing alone would not end the watch while a child that has not reached its
+// exec holds a copy.
+void SupervisorProcess::Forget(UniqueFd& fd) {
+  if (fd.valid()) {
+    ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, fd.get(), nullptr);
+    fd.reset();
+  }
 }
 
 void SupervisorProcess::Run() {
@@ -292,9 +302,10 @@ void SupervisorProcess::FinishExec(WorkerId id) {
   if (n < 0) {  // nothing yet
     return;
   }
-  child.exec_pipe.reset();
+  Forget(child.exec_pipe);
   if (n == sizeof(failure)) {
     RefuseSpawn(id, failure);
+    Forget(child.pidfd);
     by_pid_.erase(child.pid);  // from now on reaped as an orphan is
     children_.erase(it);
     return;
@@ -317,6 +328,7 @@ void SupervisorProcess::ReapWorker(WorkerId id) {
   if (::waitpid(pid, &status, WNOHANG) != pid) {
     return;
   }
+  Forget(it->second.pidfd);
   by_pid_.erase(pid);
   children_.erase(it);
   SupervisorEvent event;
