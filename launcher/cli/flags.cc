@@ -54,7 +54,7 @@ constexpr FlagSpec kFlags[] = {
      ""},
     {I::kRedirects, G::kOutput, "redirects", 'r', "STREAMS", "0",
      "To files only: 0 none, 1 out, 2 err, 3 both, or 0:3,1:1", ""},
-    {I::kTee, G::kOutput, "tee", 't', "STREAMS", "0", "To files and the console, written alike",
+    {I::kTee, G::kOutput, "tee", 't', "STREAMS", "0", "To files and to the console, in the same form",
      ""},
     {I::kLocalRanksFilter, G::kOutput, "local-ranks-filter", 0, "R,..", "",
      "Show only these local ranks", ""},
