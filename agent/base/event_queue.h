@@ -1,14 +1,12 @@
-// EventQueue<T>: a bounded queue from many threads to the one that owns a state
-// machine. Thread safe.
+// EventQueue<T>: from many threads to the one that owns a state machine.
 //
-// The consumer sleeps in Pop with a deadline (its next timer). Producers never
-// block: TryPush fails when the queue is full, and the producer holds its input
-// back (a gRPC reactor starts no new read) until there is room.
+// Push never blocks, so a gRPC reactor may call it. The bound on the length is
+// the producers' promise: each stream has at most one event in a queue and
+// reads its next only after that one was handled. Thread safe.
 #ifndef DDLAUNCH_AGENT_BASE_EVENT_QUEUE_H_
 #define DDLAUNCH_AGENT_BASE_EVENT_QUEUE_H_
 
 #include <condition_variable>
-#include <cstddef>
 #include <deque>
 #include <mutex>
 #include <optional>
@@ -21,38 +19,24 @@ namespace ddl {
 template <typename T>
 class EventQueue {
  public:
-  explicit EventQueue(std::size_t capacity) : capacity_(capacity) {}
-
-  // False when full or closed; `event` is then left as it was.
-  [[nodiscard]] bool TryPush(T&& event) {
-    const std::lock_guard lock(mutex_);
-    if (closed_ || events_.size() >= capacity_) {
-      return false;
-    }
-    events_.push_back(std::move(event));
-    not_empty_.notify_one();
-    return true;
-  }
-
-  // Goes in whatever the length: for the few events that must not be lost
-  // (a stream has ended), at most one for each thing that was let in.
-  void PushUrgent(T event) {
+  // Dropped when the queue is closed.
+  void Push(T event) {
     const std::lock_guard lock(mutex_);
     if (!closed_) {
       events_.push_back(std::move(event));
-      not_empty_.notify_one();
+      changed_.notify_one();
     }
   }
 
-  // The next event; nothing when `deadline` has passed or the queue was closed
-  // and is empty.
+  // The next event; nothing when `deadline` has passed, or the queue is closed
+  // and empty.
   [[nodiscard]] std::optional<T> Pop(std::optional<Instant> deadline) {
     std::unique_lock lock(mutex_);
     const auto ready = [this] { return closed_ || !events_.empty(); };
     if (deadline.has_value()) {
-      not_empty_.wait_until(lock, *deadline, ready);
+      changed_.wait_until(lock, *deadline, ready);
     } else {
-      not_empty_.wait(lock, ready);
+      changed_.wait(lock, ready);
     }
     if (events_.empty()) {
       return std::nullopt;
@@ -62,11 +46,11 @@ class EventQueue {
     return event;
   }
 
-  // No event goes in from now on; those inside can still be popped.
+  // Nothing goes in from now on; what is inside can still be popped.
   void Close() {
     const std::lock_guard lock(mutex_);
     closed_ = true;
-    not_empty_.notify_all();
+    changed_.notify_all();
   }
 
   [[nodiscard]] bool closed() const {
@@ -75,9 +59,8 @@ class EventQueue {
   }
 
  private:
-  const std::size_t capacity_;
   mutable std::mutex mutex_;
-  std::condition_variable not_empty_;
+  std::condition_variable changed_;
   std::deque<T> events_;  // guarded by mutex_
   bool closed_ = false;   // guarded by mutex_
 };

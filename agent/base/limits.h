@@ -27,9 +27,9 @@ inline constexpr std::size_t kMaxJobs = 4'096;
 inline constexpr std::size_t kMaxKeysPerRound = 1'048'576;
 inline constexpr std::size_t kMaxStoreBytesPerRound = std::size_t{256} << 20U;
 inline constexpr std::size_t kMaxBarriersPerRound = 65'536;
-// Events waiting for the thread that owns a state machine. A full queue is
-// back-pressure on the streams that feed it, never a lost event.
-inline constexpr std::size_t kMaxQueuedEvents = 65'536;
+// Messages that wait for one agent's stream to take them; beyond it the agent is
+// too slow to be kept.
+inline constexpr std::size_t kMaxOutgoingMessages = 65'536;
 
 }  // namespace ddl::limits
 

@@ -17,14 +17,22 @@
 //
 // Ordering contract for the shell that drives it:
 //  - One thread calls Step. Events are given in the order in which they
-//    happened on a stream; `now` never goes back.
+//    happened on a stream; `now` never goes back. Words that are waiting go
+//    before timers that are due, so that a shell that slept loses nobody.
+//  - An agent has one stream. When a newer one of the same incarnation replaces
+//    it, the old one ends without AgentDisconnected.
 //  - Effects are carried out in the order returned. Persist is answered by the
 //    event StoreDone when durable; until then the core holds back whatever
 //    depends on it (no RoundStart before its round number is stored).
 //  - A Reply to an agent without a stream is dropped: the core brings a
 //    returning agent up to date itself.
-//  - Welcome, RoundStart, RoundStop and JobDone are repeated to an agent that
-//    reconnects with the same incarnation.
+//  - To an agent that reconnects with the same incarnation its current state is
+//    repeated: Welcome, then RoundStart, RoundStop or JobDone. What it said or
+//    was told on the broken stream may be lost, so it says again what is still
+//    open (its result, RoundStopped, keys, barriers, its proposal); every word
+//    may be repeated. It answers a RoundStop with RoundStopped even if it never
+//    saw that round start.
+//  - An agent that is given up while its stream stands is told so by Rejected.
 //
 // Invariants, of each job (tests/sim checks them after every step): at most one
 // live round; a round's ranks are 0..world-1, each once, contiguous on a node;
@@ -38,23 +46,14 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "agent/base/clock.h"
+#include "agent/core/gone_agents.h"
+#include "agent/core/options.h"
 #include "agent/core/types.h"
 
 namespace ddl::core {
-
-struct Options {
-  Duration heartbeat_interval = std::chrono::seconds(1);
-  // Silence after which an agent is lost.
-  Duration heartbeat_timeout = std::chrono::seconds(5);
-  // Time to come back after a broken stream.
-  Duration reconnect_grace = std::chrono::seconds(1);
-  // On top of an agent's own stop grace before it is given up.
-  Duration stop_margin = std::chrono::seconds(5);
-  // How long an ended job's record answers late comers.
-  Duration forget_after = std::chrono::seconds(30);
-};
 
 class Job;  // job.h
 
@@ -73,8 +72,16 @@ class Rendezvous {
   [[nodiscard]] const Job* FindJob(const std::string& job_id) const;
 
  private:
+  // The job the event is for; null, with the refusal said, if there is none
+  // and none is to be made.
+  Job* FindOrMake(const Event& event, Effects& effects);
+  Job* MakeJob(const AgentConnected& hello, Effects& effects);
+  // Other jobs that wait for nodes, at most kMaxNamed of them.
+  [[nodiscard]] std::vector<std::string> OtherWaitingJobs(const std::string& except) const;
+
   const Options options_;
   std::map<std::string, std::unique_ptr<Job>> jobs_;
+  GoneAgents gone_;
 };
 
 }  // namespace ddl::core

@@ -47,11 +47,19 @@ endif()
 set(DDL_ABSL_LIBRARIES ${DDL_GRPC_LIBRARIES})
 list(FILTER DDL_ABSL_LIBRARIES INCLUDE REGEX "absl_")
 
-add_library(ddl_absl INTERFACE)
-target_link_libraries(
-  ddl_absl INTERFACE -Wl,--start-group ${DDL_ABSL_LIBRARIES} -Wl,--end-group Threads::Threads)
+# The archives refer to each other in circles: one linker group, as one item, so
+# that CMake neither reorders nor thins it out.
+function(ddl_link_group out)
+  set(items ${ARGN})
+  list(TRANSFORM items PREPEND "-l" REGEX "^[^/-]")
+  list(JOIN items "," joined)
+  set(${out} "-Wl,--start-group,${joined},--end-group" PARENT_SCOPE)
+endfunction()
 
+ddl_link_group(absl_group ${DDL_ABSL_LIBRARIES})
+add_library(ddl_absl INTERFACE)
+target_link_libraries(ddl_absl INTERFACE ${absl_group} Threads::Threads)
+
+ddl_link_group(grpc_group ${DDL_ARCHIVE_protobuf} ${DDL_GRPC_LIBRARIES})
 add_library(ddl_grpc INTERFACE)
-target_link_libraries(
-  ddl_grpc INTERFACE -Wl,--start-group ${DDL_ARCHIVE_protobuf} ${DDL_GRPC_LIBRARIES}
-                     -Wl,--end-group Threads::Threads ${CMAKE_DL_LIBS})
+target_link_libraries(ddl_grpc INTERFACE ${grpc_group} Threads::Threads ${CMAKE_DL_LIBS})

@@ -25,6 +25,7 @@
 #include "absl/status/statusor.h"
 #include "agent/base/clock.h"
 #include "launcher/launch_config.h"
+#include "launcher/worker/log_pump.h"
 
 namespace ddl {
 
@@ -63,7 +64,8 @@ struct WorkerExit {
 class WorkerGroup {
  public:
   // `supervisor` was forked before any thread was started; see supervisor.h.
-  WorkerGroup(const LaunchConfig& config, std::unique_ptr<Supervisor> supervisor);
+  WorkerGroup(const LaunchConfig& config, std::unique_ptr<Supervisor> supervisor,
+              const ConsoleOptions& console = {});
   ~WorkerGroup();
   WorkerGroup(const WorkerGroup&) = delete;
   WorkerGroup& operator=(const WorkerGroup&) = delete;
@@ -72,7 +74,8 @@ class WorkerGroup {
   // REQUIRES: idle(). Errors: NOT_FOUND / PERMISSION_DENIED, the program cannot
   // be executed (exit codes 127 / 126, D1); RESOURCE_EXHAUSTED, out of
   // processes or descriptors, with the limit named; UNAVAILABLE, the
-  // supervisor is gone.
+  // supervisor is gone; INVALID_ARGUMENT, the directory or the log directory;
+  // DEADLINE_EXCEEDED, the program's file system hangs.
   absl::Status Start(const RoundInfo& round);
 
   // SIGTERM to each worker now; SIGKILL to all that is left when
@@ -96,6 +99,8 @@ class WorkerGroup {
 
   // Waits, at most `timeout`, until the console has taken all output.
   void FlushConsole(Duration timeout);
+  // Where this job's log files are; empty: nowhere (yet).
+  [[nodiscard]] std::string log_directory() const;
 
  private:
   struct Impl;

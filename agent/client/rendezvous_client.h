@@ -1,0 +1,72 @@
+// RendezvousClient: an agent's side of its session with the coordinator.
+//
+// Driven by one thread's event loop: when poll_fd() is readable or deadline()
+// has passed, call OnReady(now). It never blocks. It opens the stream, says
+// Hello, sends heartbeats, and comes back with the same incarnation when the
+// stream breaks; what the messages mean is the node's business.
+//
+//   connecting --Welcome--> connected --stream breaks--> connecting ...
+//       |                                                    |
+//       |  join_timeout without a first Welcome,             |
+//       +-> or heartbeat_timeout without a reconnect --> lost (final)
+//
+// Not thread safe.
+#ifndef DDLAUNCH_AGENT_CLIENT_RENDEZVOUS_CLIENT_H_
+#define DDLAUNCH_AGENT_CLIENT_RENDEZVOUS_CLIENT_H_
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "agent/base/clock.h"
+#include "agent/core/types.h"
+
+namespace ddl {
+
+// Something the user may want to know while it is being tried.
+struct ClientNotice {
+  std::string text;
+};
+// The coordinator is out of reach for good, or answered nonsense. Final.
+struct ClientLost {
+  absl::Status status;
+};
+using ClientEvent = std::variant<core::Message, ClientNotice, ClientLost>;
+
+class RendezvousClient {
+ public:
+  // `endpoint` is "host:port" or "[v6]:port". `hello` is sent on each stream.
+  // `master_port` goes with the first heartbeat. Starts connecting at once.
+  RendezvousClient(std::string endpoint, core::AgentConnected hello, std::uint16_t master_port,
+                   Instant now);
+  // Breaks the stream without goodbye if it is still open.
+  ~RendezvousClient();
+  RendezvousClient(const RendezvousClient&) = delete;
+  RendezvousClient& operator=(const RendezvousClient&) = delete;
+
+  // Sends if connected, else drops it: after each Welcome the caller says again
+  // what is still open, since what was sent last may be lost with a stream.
+  void Send(const core::Event& event);
+  // Another free port for the next round's rank 0; see Heartbeat.master_port.
+  void SetMasterPort(std::uint16_t port);
+  // Says goodbye and closes; nothing is reconnected from now on.
+  void Leave(std::string why);
+  // The stream has ended after Leave, or was lost for good.
+  [[nodiscard]] bool closed() const;
+
+  std::vector<ClientEvent> OnReady(Instant now);
+  [[nodiscard]] int poll_fd() const;
+  [[nodiscard]] std::optional<Instant> deadline() const;
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace ddl
+
+#endif  // DDLAUNCH_AGENT_CLIENT_RENDEZVOUS_CLIENT_H_

@@ -1,0 +1,319 @@
+#include "agent/core/job.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "agent/core/admission.h"
+#include "agent/core/wording.h"
+
+namespace ddl::core {
+namespace {
+
+constexpr std::uint32_t kMaxPort = 65'535;
+// Agents whose stream broke keep their place for the reconnect grace while new
+// ones take the free room; so many times max_nodes of both are held at most.
+constexpr std::size_t kMaxAgentsPerNode = 2;
+
+}  // namespace
+
+Job::Job(const AgentConnected& first, const Options& options)
+    : options_(options), first_(first), plan_(first.plan) {}
+
+void Job::Step(Turn& turn, const Event& event) {
+  std::visit([this, &turn](const auto& specific) { On(turn, specific); }, event);
+}
+
+void Job::NoteOtherWaiting(const std::string& job_id) {
+  if (other_waiting_.size() < kMaxNamed) {
+    other_waiting_.insert(job_id);
+  }
+}
+
+void Job::Say(Turn& turn, Reason reason, std::string text) const {
+  turn.effects.emplace_back(Explain{first_.agent.job_id, reason, std::move(text)});
+}
+
+void Job::Tell(Turn& turn, const AgentRef& agent, Message message) {
+  turn.effects.emplace_back(Reply{agent, std::move(message)});
+}
+
+void Job::Arm(Turn& turn, TimerKind kind, const std::string& subject, Instant deadline) const {
+  turn.effects.emplace_back(ArmTimer{TimerId{kind, first_.agent.job_id, subject}, deadline});
+}
+
+std::string Job::Name(const Agent& agent) {
+  const Member* const member =
+      round_.has_value() ? round_->FindMember(RefOf(agent).incarnation) : nullptr;
+  return member == nullptr
+             ? absl::StrCat("host ", agent.hello.host)
+             : absl::StrCat("host ", agent.hello.host, " (node rank ", member->node_rank, ")");
+}
+
+// ---- joining ----------------------------------------------------------------
+
+void Job::On(Turn& turn, const AgentConnected& hello) {
+  if (const auto it = agents_.find(hello.agent.incarnation); it != agents_.end()) {
+    Return(turn, it->second, hello);
+    return;
+  }
+  if (auto refusal = Refuse(turn, hello)) {
+    Say(turn, refusal->reason,
+        absl::StrCat("host ", hello.host, " (", ShortIncarnation(hello.agent.incarnation),
+                     ") is refused: ", refusal->text));
+    Tell(turn, hello.agent, *std::move(refusal));
+    return;
+  }
+  Join(turn, hello);
+}
+
+std::optional<Rejected> Job::Refuse(const Turn& turn, const AgentConnected& hello) const {
+  if (turn.gone.Contains(hello.agent)) {
+    return Rejected{Reason::kStaleIncarnation,
+                    absl::StrCat("host ", hello.host,
+                                 " was taken out of the job before, lost or gone; start ddlaunch "
+                                 "there again to rejoin")};
+  }
+  if (state_ == State::kEnded) {
+    return Rejected{Reason::kJobEnded,
+                    absl::StrCat("job '", hello.agent.job_id, "' has ended (",
+                                 ToString(result_->reason), ": ", result_->text,
+                                 ") and its nodes are still leaving; start again in a moment, or "
+                                 "use another --rdzv-id")};
+  }
+  if (auto bad = CheckHello(hello)) {
+    return bad;
+  }
+  if (auto differs = CheckAgrees(first_, hello)) {
+    return differs;
+  }
+  return RefuseForPlace(hello);
+}
+
+std::optional<Rejected> Job::RefuseForPlace(const AgentConnected& hello) const {
+  if (hello.node_rank.has_value()) {
+    const auto pin = pins_.find(*hello.node_rank);
+    const auto owner = pin == pins_.end() ? agents_.end() : agents_.find(pin->second);
+    // One whose stream broke may be the dead predecessor of this very node: it
+    // does not bar the rank. If it comes back it goes first.
+    if (owner != agents_.end() && owner->second.connected) {
+      return Rejected{Reason::kNodeRankTaken,
+                      absl::StrCat("--node-rank=", *hello.node_rank, " is claimed twice: by host ",
+                                   owner->second.hello.host, " (", ShortIncarnation(owner->first),
+                                   "), which came first, and by host ", hello.host, " (",
+                                   ShortIncarnation(hello.agent.incarnation), ")")};
+    }
+  }
+  const auto max_nodes = static_cast<std::size_t>(first_.max_nodes);
+  if (num_connected_ >= max_nodes || agents_.size() >= kMaxAgentsPerNode * max_nodes) {
+    return Rejected{Reason::kJobFull,
+                    absl::StrCat("job '", hello.agent.job_id, "' has all its ", first_.max_nodes,
+                                 " nodes (", NameHosts(), "); host ", hello.host,
+                                 " is one too many for --nnodes=", first_.max_nodes)};
+  }
+  return std::nullopt;
+}
+
+void Job::Join(Turn& turn, const AgentConnected& hello) {
+  const std::string& incarnation = hello.agent.incarnation;
+  Agent& agent = agents_[incarnation];
+  agent.hello = hello;
+  agent.arrival = num_arrivals_++;
+  agent.last_heard = turn.now;
+  ++num_connected_;
+  if (hello.node_rank.has_value()) {
+    pins_[*hello.node_rank] = incarnation;
+  }
+  Tell(turn, hello.agent,
+       Welcome{options_.heartbeat_interval, options_.heartbeat_timeout, options_.reconnect_grace});
+  Say(turn, Reason::kJoined,
+      absl::StrCat("host ", hello.host, " (", ShortIncarnation(incarnation), ") joined with ",
+                   hello.nproc, hello.nproc == 1 ? " worker: " : " workers: ", num_connected_,
+                   " of ", first_.max_nodes, " nodes"));
+  Arm(turn, TimerKind::kHeartbeat, incarnation, turn.now + options_.heartbeat_timeout);
+  if (state_ == State::kGathering || state_ == State::kForming) {
+    ArmJoin(turn, agent);
+  }
+  if (state_ == State::kGathering) {
+    GatherOn(turn, &agent);
+  } else {
+    Tell(turn, hello.agent, MakeWaiting());
+  }
+}
+
+bool Job::SettlePin(Turn& turn, Agent& returning) {
+  if (!returning.hello.node_rank.has_value()) {
+    return true;
+  }
+  std::string& owner = pins_[*returning.hello.node_rank];
+  const std::string incarnation = RefOf(returning).incarnation;
+  const auto other = agents_.find(owner);
+  if (owner == incarnation || other == agents_.end()) {
+    owner = incarnation;
+    return true;
+  }
+  const bool owner_is_member = round_.has_value() && round_->FindMember(owner) != nullptr;
+  const auto loser = owner_is_member ? agents_.find(incarnation) : other;
+  if (!owner_is_member) {
+    owner = incarnation;
+  }
+  const std::string text =
+      absl::StrCat("--node-rank=", *returning.hello.node_rank, " is claimed twice: by host ",
+                   returning.hello.host, " (", ShortIncarnation(incarnation), ") and by host ",
+                   other->second.hello.host, " (", ShortIncarnation(other->first), "); ",
+                   Name(loser->second), " must go");
+  Tell(turn, RefOf(loser->second), Rejected{Reason::kNodeRankTaken, text});
+  Remove(turn, loser, Departure{Reason::kNodeRankTaken, text});
+  return !owner_is_member;
+}
+
+void Job::Return(Turn& turn, Agent& agent, const AgentConnected& hello) {
+  if (!SettlePin(turn, agent)) {
+    return;
+  }
+  agent.last_heard = turn.now;
+  if (!agent.connected) {
+    agent.connected = true;
+    ++num_connected_;
+    Arm(turn, TimerKind::kHeartbeat, hello.agent.incarnation,
+        turn.now + options_.heartbeat_timeout);
+  }
+  if (agent.hello.nproc != hello.nproc || agent.hello.host != hello.host ||
+      agent.hello.node_rank != hello.node_rank) {
+    Say(turn, Reason::kInvalid,
+        absl::StrCat(Name(agent), " came back with another introduction; the first stays"));
+  }
+  Tell(turn, hello.agent,
+       Welcome{options_.heartbeat_interval, options_.heartbeat_timeout, options_.reconnect_grace});
+  Say(turn, Reason::kJoined, absl::StrCat(Name(agent), " is back on a new stream"));
+  RepeatState(turn, agent);
+}
+
+void Job::RepeatState(Turn& turn, Agent& agent) {
+  const AgentRef& ref = RefOf(agent);
+  const Member* const member = round_.has_value() ? round_->FindMember(ref.incarnation) : nullptr;
+  switch (state_) {
+    case State::kGathering:
+      GatherOn(turn, &agent);
+      return;
+    case State::kEnded:
+      Tell(turn, ref, *result_);
+      return;
+    case State::kForming:
+      break;
+    case State::kRunning:
+      if (member != nullptr) {
+        Tell(turn, ref, round_->StartFor(*member));
+        return;
+      }
+      break;
+    case State::kStopping:
+      if (member != nullptr) {
+        if (!member->stopped) {
+          Tell(turn, ref, round_->stopping->message);
+        }
+        return;
+      }
+      break;
+  }
+  if (member == nullptr) {
+    Tell(turn, ref, MakeWaiting());
+  }
+}
+
+// ---- hearing ----------------------------------------------------------------
+
+Job::Agent* Job::Hear(Turn& turn, const AgentRef& sender, const char* word) {
+  const auto it = agents_.find(sender.incarnation);
+  if (it == agents_.end()) {
+    Say(turn, Reason::kStaleIncarnation,
+        absl::StrCat("ignored '", word, "' of ", ShortIncarnation(sender.incarnation),
+                     ", which is not part of the job"));
+    return nullptr;
+  }
+  it->second.last_heard = turn.now;
+  return &it->second;
+}
+
+Member* Job::HearMember(Turn& turn, const AgentRef& sender, std::int64_t round, const char* word) {
+  const Agent* const agent = Hear(turn, sender, word);
+  if (agent == nullptr) {
+    return nullptr;
+  }
+  const bool live = state_ == State::kRunning || state_ == State::kStopping;
+  if (!live || round_->number != round) {
+    Say(turn, Reason::kStaleRound,
+        absl::StrCat("ignored '", word, "' of host ", agent->hello.host, " in round ", round, ": ",
+                     live ? absl::StrCat("the live round is ", round_->number)
+                          : std::string("no round is live")));
+    return nullptr;
+  }
+  Member* const member = round_->FindMember(sender.incarnation);
+  if (member == nullptr) {
+    Say(turn, Reason::kStaleRound,
+        absl::StrCat("ignored '", word, "' of host ", agent->hello.host,
+                     ", which is not a member of round ", round));
+  }
+  return member;
+}
+
+Member* Job::HearRunning(Turn& turn, const AgentRef& sender, std::int64_t round, const char* word) {
+  Member* const member = HearMember(turn, sender, round, word);
+  if (member != nullptr && state_ == State::kStopping) {
+    Say(turn, Reason::kStaleRound,
+        absl::StrCat("ignored '", word, "' of host ", member->host, ": round ", round,
+                     " is stopping"));
+    return nullptr;
+  }
+  return member;
+}
+
+void Job::On(Turn& turn, const AgentHeard& heard) {
+  Agent* const agent = Hear(turn, heard.agent, "heartbeat");
+  if (agent == nullptr || heard.master_port == 0) {
+    return;
+  }
+  if (heard.master_port > kMaxPort) {
+    Say(turn, Reason::kInvalid,
+        absl::StrCat(Name(*agent), " says its master port is ", heard.master_port,
+                     ", which is no port; ignored"));
+    return;
+  }
+  agent->master_port = heard.master_port;
+  if (state_ == State::kGathering && port_wanted_from_ == heard.agent.incarnation) {
+    TryForm(turn);
+  }
+}
+
+void Job::On(Turn& turn, const StopRequested& stop) {
+  Agent* const agent = Hear(turn, stop.agent, "stop");
+  if (agent == nullptr) {
+    return;
+  }
+  const std::string text =
+      absl::StrCat("stopped by the user on ", Name(*agent), " with signal ", stop.signal);
+  JobDone done = MakeDone(Reason::kStoppedByUser, ExitCodeOfSignal(stop.signal), text);
+  switch (state_) {
+    case State::kGathering:
+    case State::kForming:
+      End(turn, std::move(done));
+      return;
+    case State::kRunning:
+      BeginStop(turn, Reason::kStoppedByUser, text, std::nullopt, std::move(done));
+      return;
+    case State::kStopping:
+      if (!round_->stopping->result.has_value()) {
+        // What they stop for no longer matters: no other round follows.
+        round_->stopping->message.will_restart = false;
+        round_->stopping->result = std::move(done);
+        Say(turn, Reason::kStoppedByUser, absl::StrCat(text, "; no other round follows"));
+        return;
+      }
+      break;
+    case State::kEnded:
+      break;
+  }
+  Say(turn, Reason::kStoppedByUser, absl::StrCat(text, "; the job is ending already"));
+}
+
+}  // namespace ddl::core

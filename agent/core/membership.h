@@ -1,0 +1,29 @@
+// Membership: who of the nodes at hand takes part in a round, and with which
+// node rank. A pure function of the candidates, the same for every order in
+// which they are given.
+#ifndef DDLAUNCH_AGENT_CORE_MEMBERSHIP_H_
+#define DDLAUNCH_AGENT_CORE_MEMBERSHIP_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+namespace ddl::core {
+
+struct Candidate {
+  std::int64_t arrival = 0;            // order in which they joined; unique
+  std::optional<std::int32_t> pinned;  // --node-rank
+  std::optional<std::int32_t> held;    // node rank in the last round
+};
+
+// For each node rank 0..seats-1 the index of the candidate that gets it, or
+// nothing. Those who held a rank go before newcomers, then order of arrival.
+// A pinned rank is honoured; else the rank held; else the lowest hole. Of two
+// that pin the same rank the later gets no seat; nor does a pin beyond `seats`.
+[[nodiscard]] std::vector<std::optional<std::size_t>> AssignNodeRanks(
+    const std::vector<Candidate>& candidates, std::int32_t seats);
+
+}  // namespace ddl::core
+
+#endif  // DDLAUNCH_AGENT_CORE_MEMBERSHIP_H_

@@ -1,0 +1,27 @@
+// Options of the rendezvous: the times by which a coordinator judges. A plain
+// value.
+#ifndef DDLAUNCH_AGENT_CORE_OPTIONS_H_
+#define DDLAUNCH_AGENT_CORE_OPTIONS_H_
+
+#include <chrono>
+
+#include "agent/base/clock.h"
+
+namespace ddl::core {
+
+struct Options {
+  Duration heartbeat_interval = std::chrono::seconds(1);
+  // Silence after which an agent is lost.
+  Duration heartbeat_timeout = std::chrono::seconds(5);
+  // Time to come back after a broken stream.
+  Duration reconnect_grace = std::chrono::seconds(1);
+  // On top of an agent's own stop grace before it is given up.
+  Duration stop_margin = std::chrono::seconds(5);
+  // How long an ended job's record waits for agents that do not leave. Once
+  // all have left it goes at once, so that the id can be used again.
+  Duration forget_after = std::chrono::seconds(30);
+};
+
+}  // namespace ddl::core
+
+#endif  // DDLAUNCH_AGENT_CORE_OPTIONS_H_

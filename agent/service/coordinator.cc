@@ -1,0 +1,268 @@
+// The coordinator's thread: events in, effects out.
+#include "agent/service/coordinator.h"
+
+#include <arpa/inet.h>
+#include <grpcpp/grpcpp.h>
+#include <pthread.h>
+
+#include <condition_variable>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <thread>
+#include <utility>
+#include <variant>
+
+#include "absl/strings/str_cat.h"
+#include "agent/base/event_queue.h"
+#include "agent/service/session_reactor.h"
+#include "agent/wire/channel.h"
+#include "ddlaunch/v1/rendezvous.grpc.pb.h"
+
+namespace ddl {
+namespace {
+
+// Timers by id and by deadline; arming one again moves it.
+class TimerQueue {
+ public:
+  void Arm(const core::TimerId& id, Instant deadline) {
+    if (const auto it = deadline_of_.find(id); it != deadline_of_.end()) {
+      order_.erase({it->second, id});
+      it->second = deadline;
+    } else {
+      deadline_of_.emplace(id, deadline);
+    }
+    order_.insert({deadline, id});
+  }
+
+  [[nodiscard]] std::optional<Instant> Next() const {
+    return order_.empty() ? std::nullopt : std::optional(order_.begin()->first);
+  }
+
+  // One timer that is due, taken out.
+  std::optional<core::TimerId> PopDue(Instant now) {
+    if (order_.empty() || order_.begin()->first > now) {
+      return std::nullopt;
+    }
+    core::TimerId id = order_.begin()->second;
+    order_.erase(order_.begin());
+    deadline_of_.erase(id);
+    return id;
+  }
+
+ private:
+  std::map<core::TimerId, Instant> deadline_of_;
+  std::set<std::pair<Instant, core::TimerId>> order_;
+};
+
+// "ip:port" or "[v6]:port".
+std::string JoinHostPort(const std::string& host, std::uint16_t port) {
+  const bool is_v6 = host.find(':') != std::string::npos;
+  return is_v6 ? absl::StrCat("[", host, "]:", port) : absl::StrCat(host, ":", port);
+}
+
+}  // namespace
+
+class Coordinator::Impl final : public ddlaunch::v1::Rendezvous::CallbackService {
+ public:
+  Impl(Options options, std::unique_ptr<store::Store> store)
+      : options_(std::move(options)), store_(std::move(store)), core_(options_.core) {}
+
+  absl::Status Listen();
+  void Run();
+  bool WaitUntilNoSessions(Duration timeout);
+  void Shutdown();
+
+  grpc::ServerBidiReactor<ddlaunch::v1::AgentMessage, ddlaunch::v1::CoordinatorMessage>* Session(
+      grpc::CallbackServerContext* /*context*/) override {
+    {
+      const std::lock_guard lock(mutex_);
+      ++open_streams_;
+    }
+    return SessionReactor::Create([this](const auto& reactor, std::optional<core::Event> event) {
+      queue_.Push({reactor, std::move(event)});
+    });
+  }
+
+  [[nodiscard]] std::uint16_t port() const { return port_; }
+
+ private:
+  struct Incoming {
+    std::shared_ptr<SessionReactor> stream;  // null: from the store
+    std::optional<core::Event> event;        // nothing: the stream has ended
+  };
+
+  void Handle(const Incoming& incoming);
+  void StreamEnded(const std::shared_ptr<SessionReactor>& stream);
+  void Step(const core::Event& event);
+
+  void Apply(const core::Persist& effect);
+  void Apply(const core::Reply& effect);
+  void Apply(const core::ArmTimer& effect) { timers_.Arm(effect.id, effect.deadline); }
+  void Apply(const core::Explain& effect) const {
+    if (options_.explain) {
+      options_.explain(effect);
+    }
+  }
+
+  const Options options_;
+  EventQueue<Incoming> queue_;
+  std::uint16_t port_ = 0;
+  std::unique_ptr<grpc::Server> server_;
+
+  // The coordinator thread's own.
+  const std::unique_ptr<store::Store> store_;
+  core::Rendezvous core_;
+  TimerQueue timers_;
+  // Each agent's newest stream, and whose each stream is: a stream that was
+  // replaced by a reconnect says nothing about its agent any more.
+  std::map<core::AgentRef, std::shared_ptr<SessionReactor>> stream_of_;
+  std::map<const SessionReactor*, core::AgentRef> agent_of_;
+
+  std::mutex mutex_;
+  std::condition_variable streams_changed_;
+  int open_streams_ = 0;  // guarded by mutex_
+  std::thread thread_;
+};
+
+absl::Status Coordinator::Impl::Listen() {
+  const std::string address = JoinHostPort(options_.listen_host, options_.listen_port);
+  grpc::ServerBuilder builder;
+  wire::ConfigureServer(&builder);
+  int port = 0;
+  builder.AddListeningPort(address, grpc::InsecureServerCredentials(), &port);
+  builder.RegisterService(this);
+  server_ = builder.BuildAndStart();
+  if (server_ == nullptr || port == 0) {
+    return absl::AlreadyExistsError(
+        absl::StrCat("cannot listen on ", address,
+                     ": the port is taken, or the address is not one of this host"));
+  }
+  port_ = static_cast<std::uint16_t>(port);
+  thread_ = std::thread([this] { Run(); });
+  pthread_setname_np(thread_.native_handle(), "ddl-coord");
+  return absl::OkStatus();
+}
+
+void Coordinator::Impl::Run() {
+  while (!queue_.closed()) {
+    while (auto due = timers_.PopDue(MonotonicNow())) {
+      Step(core::TimerFired{*std::move(due)});
+    }
+    if (auto incoming = queue_.Pop(timers_.Next()); incoming.has_value()) {
+      Handle(*incoming);
+    }
+  }
+}
+
+void Coordinator::Impl::Handle(const Incoming& incoming) {
+  if (incoming.stream == nullptr) {
+    Step(*incoming.event);
+    return;
+  }
+  if (!incoming.event.has_value()) {
+    StreamEnded(incoming.stream);
+    return;
+  }
+  if (const auto* hello = std::get_if<core::AgentConnected>(&*incoming.event)) {
+    stream_of_[hello->agent] = incoming.stream;
+    agent_of_[incoming.stream.get()] = hello->agent;
+  }
+  Step(*incoming.event);
+  if (const auto* left = std::get_if<core::AgentLeft>(&*incoming.event)) {
+    // Its goodbye was heard: the end of its stream is no loss.
+    stream_of_.erase(left->agent);
+    agent_of_.erase(incoming.stream.get());
+  }
+  incoming.stream->ReadNext();
+}
+
+void Coordinator::Impl::StreamEnded(const std::shared_ptr<SessionReactor>& stream) {
+  if (const auto owner = agent_of_.find(stream.get()); owner != agent_of_.end()) {
+    const core::AgentRef agent = owner->second;
+    agent_of_.erase(owner);
+    if (const auto newest = stream_of_.find(agent);
+        newest != stream_of_.end() && newest->second == stream) {
+      stream_of_.erase(newest);
+      Step(core::AgentDisconnected{agent});
+    }
+  }
+  const std::lock_guard lock(mutex_);
+  --open_streams_;
+  streams_changed_.notify_all();
+}
+
+void Coordinator::Impl::Step(const core::Event& event) {
+  for (const core::Effect& effect : core_.Step(MonotonicNow(), event)) {
+    std::visit([this](const auto& one) { Apply(one); }, effect);
+  }
+}
+
+void Coordinator::Impl::Apply(const core::Persist& effect) {
+  store_->Write(
+      effect, [this, job = effect.job_id, sequence = effect.sequence](const absl::Status& status) {
+        if (status.ok()) {
+          queue_.Push({nullptr, core::StoreDone{job, sequence}});
+        } else if (options_.explain) {
+          options_.explain({job, core::Reason::kInvalid,
+                            absl::StrCat("the state could not be stored: ", status.message())});
+        }
+      });
+}
+
+void Coordinator::Impl::Apply(const core::Reply& effect) {
+  const auto stream = stream_of_.find(effect.agent);
+  if (stream == stream_of_.end()) {
+    return;  // the core brings a returning agent up to date itself
+  }
+  stream->second->Send(effect.message);
+  if (std::holds_alternative<core::Rejected>(effect.message)) {
+    stream->second->Close(grpc::Status::OK);
+    agent_of_.erase(stream->second.get());
+    stream_of_.erase(stream);
+  }
+}
+
+bool Coordinator::Impl::WaitUntilNoSessions(Duration timeout) {
+  std::unique_lock lock(mutex_);
+  return streams_changed_.wait_for(lock, timeout, [this] { return open_streams_ == 0; });
+}
+
+void Coordinator::Impl::Shutdown() {
+  if (server_ == nullptr || !thread_.joinable()) {
+    return;
+  }
+  // A deadline in the past: streams are cancelled now. The thread still runs,
+  // so that every stream's end is taken in before it is joined.
+  server_->Shutdown(std::chrono::system_clock::now());
+  WaitUntilNoSessions(std::chrono::seconds(2));
+  queue_.Close();
+  thread_.join();
+  server_->Wait();
+}
+
+Coordinator::Coordinator(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+
+Coordinator::~Coordinator() {
+  impl_->Shutdown();
+}
+
+absl::StatusOr<std::unique_ptr<Coordinator>> Coordinator::Start(
+    Options options, std::unique_ptr<store::Store> store) {
+  auto impl = std::make_unique<Impl>(std::move(options), std::move(store));
+  if (absl::Status status = impl->Listen(); !status.ok()) {
+    return status;
+  }
+  return std::unique_ptr<Coordinator>(new Coordinator(std::move(impl)));
+}
+
+std::uint16_t Coordinator::port() const {
+  return impl_->port();
+}
+
+bool Coordinator::WaitUntilNoSessions(Duration timeout) {
+  return impl_->WaitUntilNoSessions(timeout);
+}
+
+}  // namespace ddl

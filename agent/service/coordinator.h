@@ -1,0 +1,57 @@
+// Coordinator: the rendezvous core behind a gRPC server.
+//
+// One thread owns the core, its timers and the table of sessions. gRPC reactors
+// only post events to it, one at a time for each stream: the next read of a
+// stream starts when its last event was handled, so a flood from one agent is
+// held back by TCP and cannot crowd out the others. Thread safe.
+#ifndef DDLAUNCH_AGENT_SERVICE_COORDINATOR_H_
+#define DDLAUNCH_AGENT_SERVICE_COORDINATOR_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "agent/base/clock.h"
+#include "agent/core/rendezvous.h"
+#include "agent/store/store.h"
+
+namespace ddl {
+
+class Coordinator {
+ public:
+  struct Options {
+    core::Options core;
+    // Where to listen: "127.0.0.1", "::1", "::" (every interface).
+    std::string listen_host = "127.0.0.1";
+    std::uint16_t listen_port = 0;  // 0: a free one
+    // Gets each decision in words. Called on the coordinator's thread; must not
+    // block.
+    std::function<void(const core::Explain&)> explain;
+  };
+
+  // Binds and serves. ALREADY_EXISTS: the port is taken; INVALID_ARGUMENT: the
+  // address is not one of this host.
+  static absl::StatusOr<std::unique_ptr<Coordinator>> Start(Options options,
+                                                            std::unique_ptr<store::Store> store);
+  // Ends every session at once (agents see UNAVAILABLE) and joins the thread.
+  ~Coordinator();
+  Coordinator(const Coordinator&) = delete;
+  Coordinator& operator=(const Coordinator&) = delete;
+
+  [[nodiscard]] std::uint16_t port() const;
+
+  // Waits until no agent is connected: whoever hosts the coordinator leaves
+  // last. False when `timeout` passed first.
+  bool WaitUntilNoSessions(Duration timeout);
+
+ private:
+  class Impl;
+  explicit Coordinator(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace ddl
+
+#endif  // DDLAUNCH_AGENT_SERVICE_COORDINATOR_H_

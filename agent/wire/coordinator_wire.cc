@@ -1,0 +1,234 @@
+// What a coordinator says: CoordinatorMessage to and from the core's messages.
+#include <utility>
+#include <variant>
+
+#include "absl/strings/str_cat.h"
+#include "agent/base/status_macros.h"
+#include "agent/wire/wire.h"
+#include "agent/wire/worker_failure_wire.h"
+#include "ddlaunch/v1/rendezvous.pb.h"
+
+namespace ddl::wire {
+namespace {
+
+using ddlaunch::v1::CoordinatorMessage;
+
+std::int64_t Milliseconds(Duration duration) {
+  return std::chrono::duration_cast<std::chrono::milliseconds>(duration).count();
+}
+
+ddlaunch::v1::Reason ReasonToWire(core::Reason reason) {
+  return static_cast<ddlaunch::v1::Reason>(reason);
+}
+
+core::Reason ReasonFromWire(ddlaunch::v1::Reason reason) {
+  return ddlaunch::v1::Reason_IsValid(reason) ? static_cast<core::Reason>(reason)
+                                              : core::Reason::kUnspecified;
+}
+
+struct ToCoordinatorMessage {
+  CoordinatorMessage& out;
+
+  void operator()(const core::Welcome& message) const {
+    auto& welcome = *out.mutable_welcome();
+    welcome.set_heartbeat_interval_ms(Milliseconds(message.heartbeat_interval));
+    welcome.set_heartbeat_timeout_ms(Milliseconds(message.heartbeat_timeout));
+    welcome.set_reconnect_grace_ms(Milliseconds(message.reconnect_grace));
+  }
+  void operator()(const core::Rejected& message) const {
+    auto& rejected = *out.mutable_rejected();
+    rejected.set_reason(ReasonToWire(message.reason));
+    rejected.set_text(message.text);
+  }
+  void operator()(const core::Waiting& message) const {
+    auto& waiting = *out.mutable_waiting();
+    waiting.set_nodes_joined(message.nodes_joined);
+    waiting.set_nodes_needed(message.nodes_needed);
+    waiting.set_text(message.text);
+  }
+  void operator()(const core::RoundStart& message) const {
+    auto& start = *out.mutable_round_start();
+    start.set_round(message.round);
+    start.set_restart_count(message.restart_count);
+    start.set_max_restarts(message.max_restarts);
+    start.set_node_rank(message.node_rank);
+    start.set_first_rank(message.first_rank);
+    start.set_nproc(message.nproc);
+    start.set_num_nodes(message.num_nodes);
+    start.set_world_size(message.world_size);
+    start.set_master_addr(message.master_addr);
+    start.set_master_port(message.master_port);
+    if (message.plan.has_value()) {
+      *start.mutable_plan() = ToWire(*message.plan);
+      *start.mutable_plan_request() = ToWire(message.plan_request);
+    }
+  }
+  void operator()(const core::RoundStop& message) const {
+    auto& stop = *out.mutable_round_stop();
+    stop.set_round(message.round);
+    stop.set_reason(ReasonToWire(message.reason));
+    stop.set_text(message.text);
+    stop.set_will_restart(message.will_restart);
+    if (message.root_cause.has_value()) {
+      *stop.mutable_root_cause() = FailureToWire(*message.root_cause);
+    }
+  }
+  void operator()(const core::KeyValue& message) const {
+    auto& value = *out.mutable_key_value();
+    value.set_round(message.round);
+    value.set_key(message.key);
+    value.set_value(message.value);
+  }
+  void operator()(const core::BarrierDone& message) const {
+    auto& done = *out.mutable_barrier_done();
+    done.set_round(message.round);
+    done.set_name(message.name);
+  }
+  void operator()(const core::PlanReply& message) const {
+    auto& reply = *out.mutable_plan_reply();
+    reply.set_round(message.round);
+    reply.set_error(message.error);
+    if (message.plan.has_value()) {
+      *reply.mutable_plan() = ToWire(*message.plan);
+    }
+  }
+  void operator()(const core::JobDone& message) const {
+    auto& done = *out.mutable_job_done();
+    done.set_reason(ReasonToWire(message.reason));
+    done.set_exit_code(message.exit_code);
+    done.set_text(message.text);
+    done.set_restart_count(message.restart_count);
+    if (message.root_cause.has_value()) {
+      *done.mutable_root_cause() = FailureToWire(*message.root_cause);
+    }
+  }
+};
+
+// The plan of a message, refused when its hash is not that of its numbers.
+absl::StatusOr<plan::Plan> CheckedPlan(const ddlaunch::v1::Plan& plan) {
+  plan::Plan out = FromWire(plan);
+  if (plan::Hash(out) != plan.hash()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the coordinator's plan (", plan::Describe(out), ") has hash ", plan.hash(),
+                     "; this node computes ", plan::Hash(out),
+                     "; run the same version of ddlaunch on every node"));
+  }
+  return out;
+}
+
+absl::StatusOr<core::Message> RoundStartFromWire(const ddlaunch::v1::RoundStart& start) {
+  core::RoundStart out;
+  out.round = start.round();
+  out.restart_count = start.restart_count();
+  out.max_restarts = start.max_restarts();
+  out.node_rank = start.node_rank();
+  out.first_rank = start.first_rank();
+  out.nproc = start.nproc();
+  out.num_nodes = start.num_nodes();
+  out.world_size = start.world_size();
+  out.master_addr = start.master_addr();
+  out.master_port = start.master_port();
+  if (out.node_rank < 0 || out.node_rank >= out.num_nodes || out.first_rank < 0 || out.nproc < 1 ||
+      out.world_size - out.nproc < out.first_rank || out.master_port > UINT16_MAX) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("round ", out.round, " makes no sense: node ", out.node_rank, " of ",
+                     out.num_nodes, ", ranks from ", out.first_rank, ", ", out.nproc,
+                     " of a world of ", out.world_size, ", master port ", out.master_port));
+  }
+  if (start.has_plan()) {
+    DDL_ASSIGN_OR_RETURN(out.plan, CheckedPlan(start.plan()));
+    out.plan_request = FromWire(start.plan_request());
+    DDL_ASSIGN_OR_RETURN(const plan::Plan solved, plan::Solve(out.plan_request, out.world_size));
+    if (solved != *out.plan) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("the coordinator's plan (", plan::Describe(*out.plan),
+                       ") is not what this node computes (", plan::Describe(solved),
+                       "); run the same version of ddlaunch on every node"));
+    }
+  }
+  return out;
+}
+
+absl::StatusOr<core::Message> RoundStopFromWire(const ddlaunch::v1::RoundStop& stop) {
+  core::RoundStop out;
+  out.round = stop.round();
+  out.reason = ReasonFromWire(stop.reason());
+  out.text = stop.text();
+  out.will_restart = stop.will_restart();
+  if (stop.has_root_cause()) {
+    DDL_ASSIGN_OR_RETURN(out.root_cause, FailureFromWire(stop.root_cause()));
+  }
+  return out;
+}
+
+absl::StatusOr<core::Message> JobDoneFromWire(const ddlaunch::v1::JobDone& done) {
+  core::JobDone out;
+  out.reason = ReasonFromWire(done.reason());
+  out.exit_code = done.exit_code();
+  out.text = done.text();
+  out.restart_count = done.restart_count();
+  if (done.has_root_cause()) {
+    DDL_ASSIGN_OR_RETURN(out.root_cause, FailureFromWire(done.root_cause()));
+  }
+  return out;
+}
+
+absl::StatusOr<core::Message> PlanReplyFromWire(const ddlaunch::v1::PlanReply& reply) {
+  core::PlanReply out;
+  out.round = reply.round();
+  out.error = reply.error();
+  if (reply.has_plan()) {
+    DDL_ASSIGN_OR_RETURN(out.plan, CheckedPlan(reply.plan()));
+  }
+  return out;
+}
+
+core::Welcome WelcomeFromWire(const ddlaunch::v1::Welcome& welcome) {
+  core::Welcome out;
+  out.heartbeat_interval = std::chrono::milliseconds(welcome.heartbeat_interval_ms());
+  out.heartbeat_timeout = std::chrono::milliseconds(welcome.heartbeat_timeout_ms());
+  out.reconnect_grace = std::chrono::milliseconds(welcome.reconnect_grace_ms());
+  return out;
+}
+
+}  // namespace
+
+CoordinatorMessage ToWire(const core::Message& message) {
+  CoordinatorMessage out;
+  std::visit(ToCoordinatorMessage{out}, message);
+  return out;
+}
+
+absl::StatusOr<core::Message> MessageFromWire(CoordinatorMessage message) {
+  switch (message.kind_case()) {
+    case CoordinatorMessage::kWelcome:
+      return WelcomeFromWire(message.welcome());
+    case CoordinatorMessage::kRejected:
+      return core::Rejected{ReasonFromWire(message.rejected().reason()), message.rejected().text()};
+    case CoordinatorMessage::kWaiting:
+      return core::Waiting{message.waiting().nodes_joined(), message.waiting().nodes_needed(),
+                           message.waiting().text()};
+    case CoordinatorMessage::kRoundStart:
+      return RoundStartFromWire(message.round_start());
+    case CoordinatorMessage::kRoundStop:
+      return RoundStopFromWire(message.round_stop());
+    case CoordinatorMessage::kKeyValue: {
+      auto& value = *message.mutable_key_value();
+      return core::KeyValue{value.round(), std::move(*value.mutable_key()),
+                            std::move(*value.mutable_value())};
+    }
+    case CoordinatorMessage::kBarrierDone:
+      return core::BarrierDone{message.barrier_done().round(), message.barrier_done().name()};
+    case CoordinatorMessage::kPlanReply:
+      return PlanReplyFromWire(message.plan_reply());
+    case CoordinatorMessage::kJobDone:
+      return JobDoneFromWire(message.job_done());
+    case CoordinatorMessage::kSpare:
+      return core::Waiting{0, 0, message.spare().text()};
+    case CoordinatorMessage::KIND_NOT_SET:
+      break;
+  }
+  return absl::UnimplementedError("the coordinator sent a message this version does not know");
+}
+
+}  // namespace ddl::wire

@@ -1,0 +1,78 @@
+// ddlaunch: the program.
+#include <grpc/support/log.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <string>
+#include <utility>
+#include <variant>
+
+#include "launcher/cli/parse.h"
+#include "launcher/exit_code.h"
+#include "launcher/log.h"
+#include "launcher/node.h"
+#include "launcher/signals.h"
+#include "launcher/worker/supervisor.h"
+
+namespace ddl {
+namespace {
+
+// gRPC's own words go where ours of the same kind go: only shown on request.
+void LogFromGrpc(gpr_log_func_args* args) {
+  log::Debug(std::string("grpc: ") + args->message);
+}
+
+log::Level LevelFor(const LaunchConfig& config) {
+  if (config.verbose) {
+    return log::Level::kDebug;
+  }
+  return config.quiet ? log::Level::kWarn : log::Level::kInfo;
+}
+
+void Say(const cli::Notices& notices) {
+  for (const cli::Notice& notice : notices) {
+    switch (notice.level) {
+      case cli::Notice::Level::kDebug:
+        log::Debug(notice.text);
+        break;
+      case cli::Notice::Level::kInfo:
+        log::Info(notice.text);
+        break;
+      case cli::Notice::Level::kWarning:
+        log::Warn(notice.text);
+        break;
+    }
+  }
+}
+
+int Main(int argc, char** argv) {
+  const auto parsed = cli::ParseCommandLine(argc, argv, cli::SurroundingsOfThisProcess(environ));
+  if (!parsed.ok()) {
+    log::Init(log::Level::kError);
+    log::Error(std::string(parsed.status().message()));
+    return ExitCodeFor(parsed.status());
+  }
+  if (const auto* print = std::get_if<cli::PrintAndExit>(&*parsed)) {
+    std::fputs(print->text.c_str(), stdout);
+    return std::fflush(stdout) == 0 ? 0 : kExitFailure;
+  }
+  const auto& command = std::get<cli::LaunchCommand>(*parsed);
+  // Before anything starts a thread: the supervisor is forked.
+  auto supervisor = Supervisor::Fork();
+  const SignalSet signals;
+  log::Init(LevelFor(command.config));
+  gpr_set_log_function(LogFromGrpc);
+  if (!supervisor.ok()) {
+    log::Error(std::string(supervisor.status().message()));
+    return kExitFailure;
+  }
+  Say(command.notices);
+  return RunNode(command.config, *std::move(supervisor), signals);
+}
+
+}  // namespace
+}  // namespace ddl
+
+int main(int argc, char** argv) {
+  return ddl::Main(argc, argv);
+}

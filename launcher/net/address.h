@@ -1,0 +1,40 @@
+// Which addresses this host has, and which of them others reach it by.
+//
+// Blocking name look-ups (getaddrinfo) and kernel queries; thread safe. A host's
+// own name is never resolved: on many machines it maps to 127.0.1.1, which is of
+// no use to a peer.
+#ifndef DDLAUNCH_LAUNCHER_NET_ADDRESS_H_
+#define DDLAUNCH_LAUNCHER_NET_ADDRESS_H_
+
+#include <cstdint>
+#include <string>
+
+#include "absl/status/statusor.h"
+
+namespace ddl {
+
+// gethostname(2): for people to read.
+std::string HostName();
+
+// "127.0.0.1", "::1" and the rest of the loopback range; not names.
+bool IsLoopbackLiteral(const std::string& host);
+// An IPv4 or IPv6 address in numbers.
+bool IsAddressLiteral(const std::string& host);
+
+// Whether `host`, a name or an address, is (also) an address of this host.
+// NOT_FOUND: the name cannot be resolved; the message says why.
+absl::StatusOr<bool> IsOwnAddress(const std::string& host);
+
+// The local address from which packets to `host` leave: by a connected UDP
+// socket, which sends nothing. Where that is a loopback address though `host`
+// is not written as one (the host's name maps to 127.0.1.1, and this is that
+// host), the address of the default route, so that peers can reach it.
+// UNAVAILABLE: there is no route.
+absl::StatusOr<std::string> LocalAddressTowards(const std::string& host, std::uint16_t port);
+
+// "host:port", with brackets around an IPv6 address.
+std::string JoinHostPort(const std::string& host, std::uint16_t port);
+
+}  // namespace ddl
+
+#endif  // DDLAUNCH_LAUNCHER_NET_ADDRESS_H_

@@ -1,0 +1,453 @@
+// The life of a node.
+#include "launcher/node.h"
+
+#include <poll.h>
+
+#include <algorithm>
+#include <array>
+#include <csignal>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "agent/base/ids.h"
+#include "agent/client/rendezvous_client.h"
+#include "launcher/exit_code.h"
+#include "launcher/gateway/gateway.h"
+#include "launcher/log.h"
+#include "launcher/net/address.h"
+#include "launcher/net/meeting_place.h"
+#include "launcher/net/port_reservation.h"
+#include "launcher/signals.h"
+#include "launcher/worker/failure_report.h"
+#include "launcher/worker/supervisor.h"
+#include "launcher/worker/worker_group.h"
+
+namespace ddl {
+namespace {
+
+// How long the host of the coordinator waits for the others' goodbyes.
+constexpr Duration kLeaveTimeout = std::chrono::seconds(5);
+// After a stop by the user and the end of the workers: how long to wait for the
+// coordinator's word before leaving without it.
+constexpr Duration kResultTimeout = std::chrono::seconds(3);
+constexpr Duration kFlushTimeout = std::chrono::seconds(2);
+
+core::WorkerFailure ToFailure(const WorkerExit& exit, const std::string& host) {
+  core::WorkerFailure failure;
+  failure.rank = exit.rank;
+  failure.local_rank = exit.local_rank;
+  failure.pid = exit.pid;
+  failure.host = host;
+  failure.exit_code = exit.exit_code;
+  failure.term_signal = exit.term_signal;
+  failure.wall_time_s = exit.wall_time_s;
+  failure.error_text = exit.error_text;
+  failure.error_file = exit.error_file;
+  return failure;
+}
+
+RoundInfo ToRoundInfo(const core::RoundStart& start, const LaunchConfig& config,
+                      const std::string& gateway) {
+  RoundInfo info;
+  info.round = start.round;
+  info.restart_count = start.restart_count;
+  info.max_restarts = start.max_restarts;
+  info.node_rank = start.node_rank;
+  info.num_nodes = start.num_nodes;
+  info.first_rank = start.first_rank;
+  info.nproc = start.nproc;
+  info.world_size = start.world_size;
+  info.master_addr = start.master_addr;
+  info.master_port = static_cast<std::uint16_t>(start.master_port);
+  info.gateway = gateway;
+  info.job_id = config.job_id;
+  info.plan = start.plan;
+  return info;
+}
+
+class Node {
+ public:
+  Node(const LaunchConfig& config, std::unique_ptr<Supervisor> supervisor, const SignalSet& signals)
+      : config_(config), signals_(signals), host_(HostName()), supervisor_(std::move(supervisor)) {}
+
+  int Run();
+
+ private:
+  enum class State : std::uint8_t { kJoining, kRunning, kStopping, kLeaving };
+  struct Result {
+    int exit_code = 0;
+    std::string text;
+    std::optional<core::WorkerFailure> root_cause;
+  };
+
+  absl::Status Join();
+  [[nodiscard]] core::AgentConnected MakeHello() const;
+  absl::StatusOr<std::uint16_t> NextMasterPort();
+  void Loop();
+  void Wait() const;
+  void Dispatch(Instant now);
+
+  void OnSignal(int signal, Instant now);
+  void OnWorkerExit(const WorkerExit& exit);
+  void OnGroupIdle();
+  // To the coordinator, now and again after each reconnect until it is
+  // answered: how this round went here.
+  void Report(core::Event outcome);
+
+  void On(const core::Welcome& message);
+  void On(const core::Rejected& message);
+  void On(const core::Waiting& message);
+  void On(const core::RoundStart& message);
+  void On(const core::RoundStop& message);
+  void On(const core::KeyValue& message) { gateway_->OnMessage(message); }
+  void On(const core::BarrierDone& message) { gateway_->OnMessage(message); }
+  void On(const core::PlanReply& message) { gateway_->OnMessage(message); }
+  void On(const core::JobDone& message);
+  void On(const core::Message& message) {
+    std::visit([this](const auto& one) { On(one); }, message);
+  }
+  void On(const ClientNotice& notice) { log::Info(notice.text); }
+  void On(const ClientLost& lost);
+
+  void Finish(Result result);
+  [[nodiscard]] bool done() const;
+  int Leave();
+
+  const LaunchConfig& config_;
+  const SignalSet& signals_;
+  const std::string host_;
+  std::unique_ptr<Supervisor> supervisor_;  // given to group_
+  MeetingPlace place_;
+  std::unique_ptr<Gateway> gateway_;
+  std::unique_ptr<WorkerGroup> group_;
+  std::unique_ptr<RendezvousClient> client_;
+  std::optional<PortReservation> master_port_;
+
+  State state_ = State::kJoining;
+  std::int64_t round_ = 0;
+  bool group_was_running_ = false;
+  std::optional<core::Event> outcome_;
+  std::vector<core::WorkerFailure> failures_;  // this node's, of this round
+  int stop_signal_ = 0;
+  std::optional<Instant> leave_without_result_at_;
+  std::optional<Result> result_;
+};
+
+// MASTER_PORT if rank 0 of the next round is here: the user's on a single node,
+// else a fresh one, so that nothing left of the last round is in the way.
+absl::StatusOr<std::uint16_t> Node::NextMasterPort() {
+  if (config_.master_port != 0 && config_.max_nodes == 1) {
+    return config_.master_port;
+  }
+  auto reservation = PortReservation::Make();
+  if (!reservation.ok()) {
+    return reservation.status();
+  }
+  master_port_ = *std::move(reservation);
+  return master_port_->port();
+}
+
+core::AgentConnected Node::MakeHello() const {
+  core::AgentConnected hello;
+  hello.agent = {config_.job_id, NewRandomId()};
+  hello.host = host_;
+  hello.address = config_.master_addr.empty() || config_.max_nodes > 1 ? place_.own_address
+                                                                       : config_.master_addr;
+  hello.nproc = config_.nproc;
+  hello.node_rank = config_.node_rank;
+  hello.min_nodes = config_.min_nodes;
+  hello.max_nodes = config_.max_nodes;
+  hello.max_restarts = config_.max_restarts;
+  hello.join_timeout = config_.join_timeout;
+  hello.stop_grace = config_.shutdown_timeout;
+  hello.plan = config_.plan;
+  return hello;
+}
+
+absl::Status Node::Join() {
+  auto place = FindMeetingPlace(config_, [](const core::Explain& explain) {
+    log::Debug(absl::StrCat("coordinator: ", core::ToString(explain.reason), ": ", explain.text));
+  });
+  if (!place.ok()) {
+    return place.status();
+  }
+  place_ = *std::move(place);
+  if (place_.is_open_to_network) {
+    log::Warn(absl::StrCat("the rendezvous at ", place_.endpoint,
+                           " is open: anybody who can reach the port can join this job"));
+  }
+  auto gateway = Gateway::Start(config_.job_id, host_, place_.own_address,
+                                [this](core::Event event) { client_->Send(std::move(event)); });
+  if (!gateway.ok()) {
+    return gateway.status();
+  }
+  gateway_ = *std::move(gateway);
+  if (absl::Status status = supervisor_->RemoveAtEnd(gateway_->directory()); !status.ok()) {
+    return status;
+  }
+  group_ = std::make_unique<WorkerGroup>(config_, std::move(supervisor_));
+  const auto master_port = NextMasterPort();
+  if (!master_port.ok()) {
+    return master_port.status();
+  }
+  client_ = std::make_unique<RendezvousClient>(place_.endpoint, MakeHello(), *master_port,
+                                               MonotonicNow());
+  return absl::OkStatus();
+}
+
+int Node::Run() {
+  if (const absl::Status status = Join(); !status.ok()) {
+    log::Error(std::string(status.message()));
+    return kExitFailure;
+  }
+  Loop();
+  return Leave();
+}
+
+void Node::Loop() {
+  while (!done()) {
+    Wait();
+    Dispatch(MonotonicNow());
+  }
+}
+
+bool Node::done() const {
+  return result_.has_value() && group_->idle();
+}
+
+void Node::Wait() const {
+  std::optional<Instant> deadline = leave_without_result_at_;
+  for (const auto& other : {client_->deadline(), gateway_->deadline(), group_->deadline()}) {
+    if (other.has_value() && (!deadline.has_value() || *other < *deadline)) {
+      deadline = other;
+    }
+  }
+  std::array<pollfd, 4> fds{{{signals_.fd(), POLLIN, 0},
+                             {client_->poll_fd(), POLLIN, 0},
+                             {gateway_->poll_fd(), POLLIN, 0},
+                             {group_->poll_fd(), POLLIN, 0}}};
+  timespec timeout{};
+  if (deadline.has_value()) {
+    const Duration left = std::max(*deadline - MonotonicNow(), Duration::zero());
+    const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(left);
+    timeout.tv_sec = seconds.count();
+    timeout.tv_nsec = (left - seconds).count();
+  }
+  // EINTR is a spurious wake-up: the loop comes back.
+  ::ppoll(fds.data(), fds.size(), deadline.has_value() ? &timeout : nullptr, nullptr);
+}
+
+void Node::Dispatch(Instant now) {
+  for (const int signal : signals_.Read()) {
+    OnSignal(signal, now);
+  }
+  const auto exits = group_->OnReady(now);
+  if (!exits.ok()) {
+    Finish({kExitFailure, std::string(exits.status().message()), std::nullopt});
+    return;
+  }
+  for (const WorkerExit& exit : *exits) {
+    OnWorkerExit(exit);
+  }
+  for (const ClientEvent& event : client_->OnReady(now)) {
+    std::visit([this](const auto& one) { On(one); }, event);
+  }
+  gateway_->OnReady(now);
+  if (group_was_running_ && group_->idle()) {
+    group_was_running_ = false;
+    OnGroupIdle();
+  }
+  if (stop_signal_ != 0 && group_->idle() && !leave_without_result_at_.has_value()) {
+    // Whoever hosts the coordinator waits for what the others may take.
+    leave_without_result_at_ =
+        now + kResultTimeout +
+        (place_.coordinator != nullptr && state_ != State::kJoining ? config_.shutdown_timeout
+                                                                    : Duration::zero());
+  }
+  if (leave_without_result_at_.has_value() && now >= *leave_without_result_at_) {
+    Finish({kSignalExitBase + stop_signal_, "", std::nullopt});
+  }
+}
+
+void Node::OnSignal(int signal, Instant now) {
+  if (signal == SIGUSR1 || signal == SIGUSR2) {
+    group_->Forward(signal);
+    return;
+  }
+  if (stop_signal_ != 0) {
+    log::Warn(absl::StrCat(SignalSet::Name(signal), " again: killing all workers now"));
+    group_->Kill();
+    leave_without_result_at_ = now;
+    return;
+  }
+  stop_signal_ = signal;
+  if (state_ == State::kJoining) {
+    // Nothing runs yet: this node goes, the others may wait for another.
+    Finish({kSignalExitBase + signal, absl::StrCat("stopped by ", SignalSet::Name(signal)),
+            std::nullopt});
+    return;
+  }
+  log::Warn(absl::StrCat(
+      SignalSet::Name(signal), ": stopping the workers (at most ",
+      std::chrono::duration_cast<std::chrono::seconds>(config_.shutdown_timeout).count(),
+      " s; a second signal kills them at once)"));
+  client_->Send(core::StopRequested{{}, signal});
+  group_->Stop(now);
+}
+
+void Node::Report(core::Event outcome) {
+  outcome_ = std::move(outcome);
+  client_->Send(*outcome_);
+}
+
+void Node::On(const core::Welcome& /*message*/) {
+  if (outcome_.has_value()) {
+    client_->Send(*outcome_);
+  }
+  if (stop_signal_ != 0) {
+    client_->Send(core::StopRequested{{}, stop_signal_});
+  }
+  gateway_->Resend();
+}
+
+void Node::On(const core::RoundStart& message) {
+  if (message.round <= round_ || state_ == State::kLeaving || !group_->idle()) {
+    return;  // repeated after a reconnect
+  }
+  round_ = message.round;
+  state_ = State::kRunning;
+  failures_.clear();
+  outcome_.reset();
+  gateway_->BeginRound(message);
+  const RoundInfo info = ToRoundInfo(message, config_, gateway_->target());
+  log::Debug(absl::StrCat("round ", info.round, ": node ", info.node_rank, " of ", info.num_nodes,
+                          ", ranks ", info.first_rank, " to ", info.first_rank + info.nproc - 1,
+                          " of ", info.world_size, ", master ", info.master_addr, ":",
+                          info.master_port));
+  if (info.plan.has_value() && info.node_rank == 0) {
+    log::Info(
+        absl::StrCat("plan: ", plan::Describe(*info.plan), " [", plan::Hash(*info.plan), "]"));
+  }
+  group_was_running_ = true;
+  if (const absl::Status status = group_->Start(info); !status.ok()) {
+    WorkerExit exit;
+    exit.rank = info.first_rank;
+    exit.exit_code = ExitCodeFor(status);
+    exit.error_text = std::string(status.message());
+    OnWorkerExit(exit);
+  }
+}
+
+void Node::OnWorkerExit(const WorkerExit& exit) {
+  if (exit.ok()) {
+    return;
+  }
+  failures_.push_back(ToFailure(exit, host_));
+  if (failures_.size() == 1 && state_ == State::kRunning) {
+    Report(core::WorkerFailed{{}, round_, failures_.back()});
+  }
+}
+
+void Node::OnGroupIdle() {
+  if (state_ == State::kRunning) {
+    if (failures_.empty() && stop_signal_ == 0) {
+      Report(core::WorkersSucceeded{{}, round_});
+    }
+    return;
+  }
+  if (state_ == State::kStopping) {
+    gateway_->EndRound("the round is over");
+    if (const auto master_port = NextMasterPort(); master_port.ok()) {
+      client_->SetMasterPort(*master_port);
+    } else {
+      log::Warn(std::string(master_port.status().message()));
+    }
+    Report(core::RoundStopped{{}, round_});
+  }
+}
+
+void Node::On(const core::RoundStop& message) {
+  if (message.round < round_ || state_ == State::kStopping || state_ == State::kLeaving) {
+    return;
+  }
+  round_ = message.round;  // perhaps one whose start was lost with a stream
+  state_ = State::kStopping;
+  if (message.will_restart) {
+    log::Warn(absl::StrCat(message.text, "; restarting"));
+  } else if (message.reason != core::Reason::kStoppedByUser || stop_signal_ == 0) {
+    log::Warn(message.text);
+  }
+  if (group_->idle()) {
+    group_was_running_ = false;
+    OnGroupIdle();
+  } else {
+    group_->Stop(MonotonicNow());
+  }
+}
+
+void Node::On(const core::JobDone& message) {
+  const int exit_code = stop_signal_ != 0 ? kSignalExitBase + stop_signal_ : message.exit_code;
+  Finish({exit_code, message.exit_code == 0 ? "" : message.text, message.root_cause});
+}
+
+void Node::On(const core::Waiting& message) {
+  log::Info(message.text);
+}
+
+void Node::On(const core::Rejected& message) {
+  const bool is_usage = message.reason == core::Reason::kTermsDiffer ||
+                        message.reason == core::Reason::kPlanDiffers ||
+                        message.reason == core::Reason::kPlanImpossible ||
+                        message.reason == core::Reason::kNodeRankOutOfRange ||
+                        message.reason == core::Reason::kInvalid;
+  Finish({is_usage ? kExitUsage : kExitFailure, message.text, std::nullopt});
+}
+
+void Node::On(const ClientLost& lost) {
+  Finish({kExitFailure, std::string(lost.status.message()), std::nullopt});
+}
+
+void Node::Finish(Result result) {
+  if (result_.has_value()) {
+    return;
+  }
+  result_ = std::move(result);
+  state_ = State::kLeaving;
+  if (!group_->idle()) {
+    group_->Stop(MonotonicNow());
+  }
+}
+
+int Node::Leave() {
+  group_->FlushConsole(kFlushTimeout);
+  if (result_->root_cause.has_value()) {
+    log::Raw(FormatFailureReport(config_.program_name, *result_->root_cause, failures_));
+  } else if (!result_->text.empty()) {
+    log::Error(result_->text);
+  }
+  client_->Leave("done");
+  const Instant deadline = MonotonicNow() + kLeaveTimeout;
+  while (!client_->closed() && MonotonicNow() < deadline) {
+    std::array<pollfd, 1> fds{{{client_->poll_fd(), POLLIN, 0}}};
+    constexpr int kPollMs = 100;
+    ::poll(fds.data(), fds.size(), kPollMs);
+    client_->OnReady(MonotonicNow());
+  }
+  if (place_.coordinator != nullptr) {
+    place_.coordinator->WaitUntilNoSessions(kLeaveTimeout);
+  }
+  group_->FlushConsole(kFlushTimeout);
+  return result_->exit_code;
+}
+
+}  // namespace
+
+int RunNode(const LaunchConfig& config, std::unique_ptr<Supervisor> supervisor,
+            const SignalSet& signals) {
+  return Node(config, std::move(supervisor), signals).Run();
+}
+
+}  // namespace ddl

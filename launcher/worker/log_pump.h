@@ -1,0 +1,76 @@
+// LogPump: reads the workers' output pipes in a thread of its own and hands it
+// to log files (byte for byte) and to the console (line by line).
+//
+// Policy when the console is slow: a stream that also goes to a file loses
+// console lines and says how many; a stream without a file is not read on, so
+// its worker waits in write(2), as it would without us. No other stream, and
+// nothing else in ddlaunch, waits for a console. A log file that cannot be
+// written (disk full) is given up with one warning; the worker goes on.
+//
+// Thread safe.
+#ifndef DDLAUNCH_LAUNCHER_WORKER_LOG_PUMP_H_
+#define DDLAUNCH_LAUNCHER_WORKER_LOG_PUMP_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "agent/base/clock.h"
+#include "agent/base/unique_fd.h"
+#include "launcher/worker/supervisor_protocol.h"
+
+namespace ddl {
+
+struct ConsoleOptions {
+  int stdout_fd = 1;
+  int stderr_fd = 2;
+  std::size_t buffer_bytes = std::size_t{8} << 20U;  // of each
+};
+
+struct StreamSpec {
+  UniqueFd pipe;  // read end, non-blocking
+  bool is_stderr = false;
+  bool on_console = true;
+  std::string prefix;
+  bool raw = false;  // see LineStyle
+  UniqueFd file;     // invalid: none
+  std::string file_path;
+};
+
+// A worker's output up to its exit is read.
+struct DrainedWorker {
+  WorkerId worker = kEveryWorker;
+  std::string stderr_tail;  // bytes, the last few kilobytes
+};
+
+class LogPump {
+ public:
+  // `notify_fd`, an eventfd, is written when TakeDrained has something.
+  LogPump(const ConsoleOptions& console, int notify_fd);
+  ~LogPump();
+  LogPump(const LogPump&) = delete;
+  LogPump& operator=(const LogPump&) = delete;
+
+  void Add(WorkerId worker, std::vector<StreamSpec> streams);
+  // The worker has exited: reads what is in its pipes now. Whoever else holds
+  // one open may go on writing, and is waited for by nobody.
+  void Drain(WorkerId worker);
+  [[nodiscard]] std::vector<DrainedWorker> TakeDrained();
+  // Nobody is left who could write: reads the rest and closes every stream.
+  void CloseAll();
+  // A line of ddlaunch's own on the console's stderr.
+  void Notice(std::string text);
+  // Waits until the console has all that was written so far; false: it took
+  // longer than `timeout`.
+  bool Flush(Duration timeout);
+
+ private:
+  class Thread;
+  const std::unique_ptr<Thread> thread_;
+};
+
+}  // namespace ddl
+
+#endif  // DDLAUNCH_LAUNCHER_WORKER_LOG_PUMP_H_

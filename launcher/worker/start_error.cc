@@ -1,0 +1,98 @@
+// errno and step to a sentence with a remedy.
+#include "launcher/worker/start_error.h"
+
+#include <sys/resource.h>
+
+#include <cerrno>
+#include <filesystem>
+#include <string>
+#include <system_error>
+
+#include "launcher/worker/errno_text.h"
+
+namespace ddl {
+namespace {
+
+std::string LimitText(int resource) {
+  rlimit limit{};
+  ::getrlimit(static_cast<__rlimit_resource>(resource), &limit);
+  return limit.rlim_cur == RLIM_INFINITY ? "unlimited" : std::to_string(limit.rlim_cur);
+}
+
+absl::Status ExecError(const LaunchConfig& config, int error) {
+  const std::string& path = config.argv.front();
+  const std::string shown =
+      config.program_name == path ? path : config.program_name + " (" + path + ")";
+  const std::string text = ErrnoText("cannot execute " + shown, error);
+  switch (error) {
+    case ENOENT: {
+      std::error_code ignored;
+      return absl::NotFoundError(std::filesystem::exists(path, ignored)
+                                     ? text +
+                                           "; the interpreter that its first line names, or "
+                                           "its dynamic loader, does not exist"
+                                     : text);
+    }
+    case ENOTDIR:
+      return absl::NotFoundError(text);
+    case ENOEXEC:
+      return absl::PermissionDeniedError(
+          text + "; it is no program for this machine, or a script without a #! line");
+    case E2BIG:
+      return absl::ResourceExhaustedError(
+          text + "; its arguments and environment together are too long for the kernel");
+    case ENOMEM:
+    case EMFILE:
+    case ENFILE:
+    case EAGAIN:
+      return absl::ResourceExhaustedError(text);
+    default:  // EACCES, EPERM, EISDIR, ETXTBSY, ELOOP, ...
+      return absl::PermissionDeniedError(text);
+  }
+}
+
+}  // namespace
+
+absl::Status StartError(const LaunchConfig& config, const SupervisorEvent& event) {
+  const int error = event.status;
+  switch (event.step) {
+    case SpawnStep::kExec:
+      return ExecError(config, error);
+    case SpawnStep::kChdir:
+      return absl::InvalidArgumentError(
+          ErrnoText("cannot change to the workers' directory " + config.cwd, error));
+    case SpawnStep::kFork:
+      return absl::ResourceExhaustedError(ErrnoText("cannot start another worker process", error) +
+                                          "; processes allowed: " + LimitText(RLIMIT_NPROC) +
+                                          " (ulimit -u), and the control group's pids.max");
+    case SpawnStep::kReceive:
+    case SpawnStep::kSetUp:
+      break;
+  }
+  return absl::ResourceExhaustedError(ErrnoText("cannot set up a worker process", error) +
+                                      "; open files allowed: " + LimitText(RLIMIT_NOFILE) +
+                                      " (ulimit -n)");
+}
+
+absl::Status EnsureOpenFiles(std::int32_t nproc) {
+  // Each worker: two pipes' read ends and two files that stay. Then those on
+  // the way to the supervisor, which come and go, and ddlaunch's own (gRPC).
+  constexpr rlim_t kPerWorker = 4;
+  constexpr rlim_t kOwn = 48;
+  const rlim_t enough = static_cast<rlim_t>(nproc) * kPerWorker + kOwn;
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= enough) {
+    return absl::OkStatus();
+  }
+  if (limit.rlim_max >= enough) {
+    limit.rlim_cur = enough;
+    ::setrlimit(RLIMIT_NOFILE, &limit);
+    return absl::OkStatus();
+  }
+  return absl::ResourceExhaustedError(
+      std::to_string(nproc) + " workers need " + std::to_string(enough) +
+      " open files in ddlaunch, the hard limit is " + std::to_string(limit.rlim_max) +
+      "; raise it (ulimit -Hn, or LimitNOFILE= of the service) or start fewer workers");
+}
+
+}  // namespace ddl

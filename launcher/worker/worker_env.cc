@@ -1,0 +1,146 @@
+// The names and where their values come from; see the header.
+#include "launcher/worker/worker_env.h"
+
+#include <sched.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <string_view>
+#include <unordered_set>
+#include <utility>
+
+namespace ddl {
+namespace {
+
+// Stale in the parent, and not always set again below.
+constexpr std::array<std::string_view, 6> kPlanNames = {
+    "DDL_GLOBAL_BATCH_SIZE", "DDL_MICRO_BATCH_SIZE", "DDL_GRAD_ACCUM_STEPS",
+    "DDL_LEARNING_RATE",     "DDL_WARMUP_STEPS",     "DDL_PLAN_HASH"};
+
+using Variables = std::vector<std::pair<std::string, std::string>>;
+
+std::string_view NameOf(std::string_view entry) {
+  return entry.substr(0, entry.find('='));
+}
+
+bool Has(const std::vector<std::string>& environment, std::string_view name) {
+  return std::any_of(environment.begin(), environment.end(),
+                     [name](const std::string& entry) { return NameOf(entry) == name; });
+}
+
+// The shortest text that reads back as the same number.
+std::string ShortestText(double value) {
+  constexpr std::size_t kLongestDouble = 32;
+  std::array<char, kLongestDouble> text{};
+  const auto result = std::to_chars(text.data(), text.data() + text.size(), value);
+  return {text.data(), result.ptr};
+}
+
+// Named as in torch/distributed/elastic/agent/server/local_elastic_agent.py.
+Variables TorchrunVariables(const LaunchConfig& config, const RoundInfo& round,
+                            std::int32_t local_rank, const std::string& error_file) {
+  const std::string rank = std::to_string(round.first_rank + local_rank);
+  const std::string world_size = std::to_string(round.world_size);
+  const std::string node_rank = std::to_string(round.node_rank);
+  return {
+      {"RANK", rank},
+      {"LOCAL_RANK", std::to_string(local_rank)},
+      {"WORLD_SIZE", world_size},
+      {"LOCAL_WORLD_SIZE", std::to_string(round.nproc)},
+      {"GROUP_RANK", node_rank},
+      {"GROUP_WORLD_SIZE", std::to_string(round.num_nodes)},
+      {"NODE_RANK", node_rank},
+      {"ROLE_NAME", config.role},
+      {"ROLE_RANK", rank},
+      {"ROLE_WORLD_SIZE", world_size},
+      {"MASTER_ADDR", round.master_addr},
+      {"MASTER_PORT", std::to_string(round.master_port)},
+      {"TORCHELASTIC_RESTART_COUNT", std::to_string(round.restart_count)},
+      {"TORCHELASTIC_MAX_RESTARTS", std::to_string(round.max_restarts)},
+      {"TORCHELASTIC_RUN_ID", round.job_id},
+      // Rank 0 itself serves the store at MASTER_ADDR:MASTER_PORT.
+      {"TORCHELASTIC_USE_AGENT_STORE", "False"},
+      {"TORCHELASTIC_ERROR_FILE", error_file},
+  };
+}
+
+void AppendOwnVariables(const RoundInfo& round, Variables& out) {
+  out.emplace_back("DDL_GATEWAY", round.gateway);
+  out.emplace_back("DDL_ROUND", std::to_string(round.round));
+  out.emplace_back("DDL_JOB_ID", round.job_id);
+  if (!round.plan.has_value()) {
+    return;
+  }
+  const plan::Plan& plan = *round.plan;
+  out.emplace_back("DDL_GLOBAL_BATCH_SIZE", std::to_string(plan.global_batch_size));
+  out.emplace_back("DDL_MICRO_BATCH_SIZE", std::to_string(plan.micro_batch_size));
+  out.emplace_back("DDL_GRAD_ACCUM_STEPS", std::to_string(plan.grad_accum_steps));
+  if (plan.learning_rate.has_value()) {
+    out.emplace_back("DDL_LEARNING_RATE", ShortestText(*plan.learning_rate));
+  }
+  out.emplace_back("DDL_WARMUP_STEPS", std::to_string(plan.warmup_steps));
+  out.emplace_back("DDL_PLAN_HASH", plan::Hash(plan));
+}
+
+// Set only where the user did not.
+void AppendDefaults(const std::vector<std::string>& parent, std::int32_t nproc,
+                    std::int32_t usable_cpus, Variables& out) {
+  if (!Has(parent, "TORCH_NCCL_ASYNC_ERROR_HANDLING")) {
+    out.emplace_back("TORCH_NCCL_ASYNC_ERROR_HANDLING", "1");
+  }
+  // Without it each worker would start a thread for every CPU of the node.
+  if (nproc > 1 && !Has(parent, "OMP_NUM_THREADS")) {
+    out.emplace_back("OMP_NUM_THREADS", std::to_string(std::max(1, usable_cpus / nproc)));
+  }
+}
+
+}  // namespace
+
+std::vector<std::string> WorkerEnvironment(const std::vector<std::string>& parent,
+                                           const LaunchConfig& config, const RoundInfo& round,
+                                           std::int32_t local_rank, const std::string& error_file,
+                                           std::int32_t usable_cpus) {
+  Variables own = TorchrunVariables(config, round, local_rank, error_file);
+  AppendOwnVariables(round, own);
+  AppendDefaults(parent, round.nproc, usable_cpus, own);
+
+  std::unordered_set<std::string_view> replaced(kPlanNames.begin(), kPlanNames.end());
+  for (const auto& [name, value] : own) {
+    replaced.insert(name);
+  }
+  std::vector<std::string> environment;
+  environment.reserve(parent.size() + own.size());
+  for (const std::string& entry : parent) {
+    if (replaced.find(NameOf(entry)) == replaced.end()) {
+      environment.push_back(entry);
+    }
+  }
+  for (const auto& [name, value] : own) {
+    std::string entry(name);
+    entry.append("=").append(value);
+    environment.push_back(std::move(entry));
+  }
+  return environment;
+}
+
+std::vector<std::string> OwnEnvironment() {
+  std::vector<std::string> entries;
+  for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
+    entries.emplace_back(*entry);
+  }
+  return entries;
+}
+
+std::int32_t UsableCpus() {
+  cpu_set_t cpus;
+  CPU_ZERO(&cpus);
+  if (::sched_getaffinity(0, sizeof(cpus), &cpus) == 0) {
+    return std::max(1, CPU_COUNT(&cpus));
+  }
+  // More CPUs than a cpu_set_t holds (1024).
+  return static_cast<std::int32_t>(std::max(1L, ::sysconf(_SC_NPROCESSORS_ONLN)));
+}
+
+}  // namespace ddl

@@ -1,0 +1,30 @@
+// The environment of a worker, as torchrun gives it, plus DDL_*. Pure.
+#ifndef DDLAUNCH_LAUNCHER_WORKER_WORKER_ENV_H_
+#define DDLAUNCH_LAUNCHER_WORKER_WORKER_ENV_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "launcher/launch_config.h"
+#include "launcher/worker/worker_group.h"
+
+namespace ddl {
+
+// The parent's environment ("NAME=value" each) without the names set here, then
+// these in a fixed order. What the parent has of them is stale (ddlaunch may
+// itself run inside a worker of something) and never leaks through, but for
+// OMP_NUM_THREADS and TORCH_NCCL_ASYNC_ERROR_HANDLING, which a user sets to tune
+// the workers. `usable_cpus` are this process's own (its affinity).
+std::vector<std::string> WorkerEnvironment(const std::vector<std::string>& parent,
+                                           const LaunchConfig& config, const RoundInfo& round,
+                                           std::int32_t local_rank, const std::string& error_file,
+                                           std::int32_t usable_cpus);
+
+// This process's environment, and the CPUs that it may run on (at least 1).
+std::vector<std::string> OwnEnvironment();
+std::int32_t UsableCpus();
+
+}  // namespace ddl
+
+#endif  // DDLAUNCH_LAUNCHER_WORKER_WORKER_ENV_H_

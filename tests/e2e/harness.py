@@ -1,0 +1,149 @@
+"""What the end-to-end tests share: run ddlaunch, find its processes, wait for events.
+
+Every process a test starts carries a random mark in its environment, so that
+survivors are found whatever they did to their process group, and are killed at
+the end of the test. Waits are for events, with a bound that only a fault reaches.
+"""
+
+import os
+import pathlib
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+import unittest
+import uuid
+
+BIN_DIR = pathlib.Path(os.environ["DDL_BIN_DIR"])
+DDLAUNCH = str(BIN_DIR / "ddlaunch")
+TRAIN_BIN = str(BIN_DIR / "train_bin")
+WAIT_S = 60  # a bound for what should take far less, also under sanitizers
+MARK = "DDL_TEST_MARK"
+
+
+def wait_until(condition, what, timeout_s=WAIT_S):
+    """Returns condition()'s first true value; fails when none came in time."""
+    deadline = time.monotonic() + timeout_s
+    while time.monotonic() < deadline:
+        value = condition()
+        if value:
+            return value
+        time.sleep(0.01)
+    raise AssertionError(f"not within {timeout_s} s: {what}")
+
+
+def free_port():
+    """A port that was free a moment ago, for ddlaunch to listen on."""
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+class Job:
+    """One running ddlaunch."""
+
+    def __init__(self, test, args, env=None, **kwargs):
+        self.stdout_file = open(test.path(f"stdout-{uuid.uuid4().hex}"), "w+b")
+        self.stderr_file = open(test.path(f"stderr-{uuid.uuid4().hex}"), "w+b")
+        kwargs.setdefault("stdin", subprocess.DEVNULL)
+        kwargs.setdefault("cwd", test.dir)
+        self.process = subprocess.Popen(
+            [DDLAUNCH, *map(str, args)],
+            env=test.environment(env or {}),
+            stdout=self.stdout_file,
+            stderr=self.stderr_file,
+            **kwargs,
+        )
+
+    def wait(self, timeout_s=WAIT_S):
+        self.returncode = self.process.wait(timeout_s)
+        return self
+
+    def _read(self, file):
+        file.flush()
+        return pathlib.Path(file.name).read_bytes().decode(errors="replace")
+
+    @property
+    def stdout(self):
+        return self._read(self.stdout_file)
+
+    @property
+    def stderr(self):
+        return self._read(self.stderr_file)
+
+    def close(self):
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
+        self.stdout_file.close()
+        self.stderr_file.close()
+
+
+class E2eTest(unittest.TestCase):
+    def setUp(self):
+        self._temp = tempfile.TemporaryDirectory(prefix="ddl-e2e-")
+        self.dir = self._temp.name
+        self.mark = uuid.uuid4().hex
+        self._jobs = []
+
+    def tearDown(self):
+        for job in self._jobs:
+            job.close()
+        survivors = self.marked()
+        for pid in survivors:
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+        self._temp.cleanup()
+
+    def path(self, name):
+        return os.path.join(self.dir, name)
+
+    def environment(self, extra):
+        env = {k: v for k, v in os.environ.items() if not k.startswith(("PET_", "DDL_"))}
+        env[MARK] = self.mark
+        env.update(extra)
+        return env
+
+    def script(self, name, body):
+        path = self.path(name)
+        pathlib.Path(path).write_text("#!/bin/sh\n" + body)
+        os.chmod(path, 0o755)
+        return path
+
+    def start(self, *args, env=None, **kwargs):
+        job = Job(self, args, env, **kwargs)
+        self._jobs.append(job)
+        return job
+
+    def launch(self, *args, env=None, **kwargs):
+        return self.start(*args, env=env, **kwargs).wait()
+
+    def marked(self, **environment):
+        """Living processes with this test's mark (and these variables)."""
+        wanted = {f"{MARK}={self.mark}".encode()}
+        wanted |= {f"{k}={v}".encode() for k, v in environment.items()}
+        found = []
+        for entry in os.listdir("/proc"):
+            if not entry.isdigit():
+                continue
+            try:
+                variables = pathlib.Path(f"/proc/{entry}/environ").read_bytes().split(b"\0")
+            except OSError:
+                continue  # gone, or a zombie
+            if wanted <= set(variables):
+                found.append(int(entry))
+        return sorted(found)
+
+    def assert_nothing_left(self, timeout_s=WAIT_S):
+        wait_until(lambda: not self.marked(), "every process of the job is gone", timeout_s)
+
+    def assert_one_line_error(self, job, *texts):
+        """One clear message, nothing else."""
+        lines = job.stderr.strip().splitlines()
+        self.assertEqual(len(lines), 1, job.stderr)
+        for text in texts:
+            self.assertIn(str(text), lines[0])

@@ -1,0 +1,128 @@
+"""Starting programs: environment, arguments, and what is refused before anything starts."""
+
+import json
+import os
+import pathlib
+import subprocess
+import unittest
+
+from harness import DDLAUNCH, E2eTest
+
+ENV_DUMP = """import json, os, sys
+rank = os.environ["RANK"]
+with open(os.path.join(sys.argv[1], "env-" + rank), "w") as f:
+    json.dump(dict(os.environ), f)
+"""
+
+
+class LaunchTest(E2eTest):
+    def worker_environments(self, *flags, nproc=2, env=None):
+        script = self.path("dump.py")
+        pathlib.Path(script).write_text(ENV_DUMP)
+        job = self.launch(f"--nproc_per_node={nproc}", *flags, script, self.dir, env=env)
+        self.assertEqual(job.returncode, 0, job.stderr)
+        return [json.loads(pathlib.Path(self.path(f"env-{r}")).read_text()) for r in range(nproc)]
+
+    def test_environment_is_torchruns(self):
+        stale = {"RANK": "77", "WORLD_SIZE": "99", "LOCAL_RANK": "5", "MASTER_ADDR": "bad.invalid"}
+        for rank, env in enumerate(self.worker_environments("--rdzv-id=j7", env=stale)):
+            expected = {
+                "RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": 2, "LOCAL_WORLD_SIZE": 2,
+                "GROUP_RANK": 0, "GROUP_WORLD_SIZE": 1, "NODE_RANK": 0, "ROLE_NAME": "default",
+                "ROLE_RANK": rank, "ROLE_WORLD_SIZE": 2, "MASTER_ADDR": "127.0.0.1",
+                "TORCHELASTIC_RESTART_COUNT": 0, "TORCHELASTIC_MAX_RESTARTS": 0,
+                "TORCHELASTIC_RUN_ID": "j7", "TORCHELASTIC_USE_AGENT_STORE": "False",
+            }
+            for name, value in expected.items():
+                self.assertEqual(env[name], str(value), name)
+            self.assertTrue(1024 <= int(env["MASTER_PORT"]) <= 65535)
+
+    def test_plan_reaches_the_environment(self):
+        envs = self.worker_environments(
+            "--global-batch-size=128", "--max-micro-batch-size=48", "--base-lr=0.1",
+            "--base-batch-size=32", "--lr-scaling=linear", "--warmup-steps=5")
+        for env in envs:
+            self.assertEqual(env["DDL_GLOBAL_BATCH_SIZE"], "128")
+            self.assertEqual(env["DDL_MICRO_BATCH_SIZE"], "32")
+            self.assertEqual(env["DDL_GRAD_ACCUM_STEPS"], "2")
+            self.assertEqual(float(env["DDL_LEARNING_RATE"]), 0.4)
+            self.assertEqual(env["DDL_WARMUP_STEPS"], "5")
+        self.assertEqual(envs[0]["DDL_PLAN_HASH"], envs[1]["DDL_PLAN_HASH"])
+
+    def test_script_gets_its_arguments_untouched(self):
+        script = self.script("args.sh", 'for a in "$@"; do echo "<$a>"; done\n')
+        job = self.launch("--nproc_per_node=1", script, "a", "b c", "--nproc-per-node=7", "-m", "-h")
+        self.assertEqual(job.returncode, 0, job.stderr)
+        self.assertEqual(job.stdout.splitlines(), ["<a>", "<b c>", "<--nproc-per-node=7>", "<-m>", "<-h>"])
+
+    def test_two_workers_are_told_apart_on_the_console(self):
+        script = self.script("hello.sh", 'echo "hello $RANK"\n')
+        job = self.launch("--nproc_per_node=2", script)
+        self.assertEqual(sorted(job.stdout.splitlines()),
+                         ["[default0]:hello 0", "[default1]:hello 1"])
+
+    def test_log_files_are_exact(self):
+        script = self.script("out.sh", 'printf "out$RANK"; printf "err$RANK" >&2\n')
+        job = self.launch("--nproc_per_node=2", "-r", "3", "--log-dir", self.path("logs"), script)
+        self.assertEqual(job.returncode, 0, job.stderr)
+        self.assertEqual(job.stdout, "")
+        files = {str(p.relative_to(self.path("logs"))).split("/", 1)[1]: p.read_text()
+                 for p in pathlib.Path(self.path("logs")).rglob("*.log")}
+        self.assertEqual(files, {f"attempt_0/{r}/{s}.log": f"{t}{r}" for r in (0, 1)
+                                 for s, t in (("stdout", "out"), ("stderr", "err"))})
+
+    def test_stdin_goes_to_local_rank_0_only(self):
+        script = self.script("cat.sh", 'echo "$RANK:$(cat)"\n')
+        with open(self.path("input"), "w+") as stdin:
+            stdin.write("typed")
+            stdin.seek(0)
+            job = self.launch("--nproc_per_node=2", script, stdin=stdin)
+        self.assertEqual(sorted(job.stdout.splitlines()), ["[default0]:0:typed", "[default1]:1:"])
+
+    def refused(self, exit_code, flags, *texts):
+        witness = self.path("started")
+        script = self.script("witness.sh", f"touch {witness}\n")
+        job = self.launch(*flags, script)
+        self.assertEqual(job.returncode, exit_code, job.stderr)
+        self.assert_one_line_error(job, *texts)
+        self.assertFalse(os.path.exists(witness), "a worker was started")
+
+    def test_unknown_flag_names_the_nearest(self):
+        self.refused(2, ["--nproc_per_nod=2", "--max-restart=1", "--rdvz-id=3"], "--rdvz-id", "--rdzv-id")
+
+    def test_nproc_out_of_range(self):
+        for value in ("0", "-1", "1.5", ""):
+            self.refused(2, [f"--nproc-per-node={value}"], "--nproc-per-node", value)
+
+    def test_plan_that_does_not_multiply_out(self):
+        self.refused(2, ["--nproc_per_node=4", "--global-batch-size=16", "--micro-batch-size=2",
+                         "--grad-accum-steps=1"], "16", "2", "1", "4")
+
+    def test_two_nodes_without_an_endpoint(self):
+        self.refused(2, ["--nnodes=2"], "--rdzv-endpoint")
+
+    def test_program_that_is_not_there(self):
+        job = self.launch("--nproc_per_node=2", "./no-such-program")
+        self.assertEqual(job.returncode, 127)
+        self.assert_one_line_error(job, "no-such-program")
+
+    def test_program_that_is_not_executable(self):
+        pathlib.Path(self.path("data.txt")).write_text("no program\n")
+        job = self.launch("--nproc_per_node=2", "./data.txt")
+        self.assertEqual(job.returncode, 126)
+        self.assert_one_line_error(job, "data.txt")
+
+    def test_console_that_is_closed_does_not_end_the_job(self):
+        witness = self.path("finished")
+        script = self.script("spam.sh", f"yes | head -c 300000; touch {witness}\n")
+        read_end, write_end = os.pipe()
+        os.close(read_end)
+        process = subprocess.run([DDLAUNCH, script], env=self.environment({}), stdout=write_end,
+                                 stderr=subprocess.PIPE, timeout=60)
+        os.close(write_end)
+        self.assertEqual(process.returncode, 0, process.stderr)
+        self.assertTrue(os.path.exists(witness))
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,117 @@
+"""Stopping: Ctrl-C, SIGTERM, kill -9, and what workers left behind."""
+
+import os
+import pathlib
+import signal
+import unittest
+
+from harness import E2eTest, wait_until
+
+# Each worker says it runs by a file; a child of its own and one that made
+# itself a session leader stay behind unless somebody ends them.
+TREE = """
+sleep 600 &
+setsid sleep 600 &
+touch "$1/up-$RANK"
+wait
+"""
+
+
+class StopTest(E2eTest):
+    def started(self, *flags, body=TREE, nproc=2, **kwargs):
+        script = self.script("tree.sh", body)
+        job = self.start(f"--nproc_per_node={nproc}", *flags, script, self.dir, **kwargs)
+        for rank in range(nproc):
+            wait_until(lambda: os.path.exists(self.path(f"up-{rank}")), f"rank {rank} is up")
+        return job
+
+    def test_ctrl_c_is_130_and_all_are_gone(self):
+        job = self.started()
+        job.process.send_signal(signal.SIGINT)
+        self.assertEqual(job.wait().returncode, 130, job.stderr)
+        self.assert_nothing_left()
+
+    def test_sigterm_is_143_and_all_are_gone(self):
+        job = self.started()
+        job.process.send_signal(signal.SIGTERM)
+        self.assertEqual(job.wait().returncode, 143, job.stderr)
+        self.assert_nothing_left()
+
+    def test_second_ctrl_c_kills_at_once(self):
+        stubborn = "trap '' INT TERM\n" + 'touch "$1/up-$RANK"\nwhile :; do sleep 1; done\n'
+        job = self.started(body=stubborn)
+        job.process.send_signal(signal.SIGINT)
+        wait_until(lambda: "SIGINT" in job.stderr, "the first is acknowledged")
+        job.process.send_signal(signal.SIGINT)
+        self.assertEqual(job.wait(timeout_s=20).returncode, 130, job.stderr)
+        self.assert_nothing_left()
+
+    def test_worker_that_ignores_term_is_killed_after_the_timeout(self):
+        stubborn = "trap '' TERM\n" + 'touch "$1/up-$RANK"\nwhile :; do sleep 1; done\n'
+        job = self.started("--shutdown-timeout=0.5", body=stubborn)
+        job.process.send_signal(signal.SIGTERM)
+        self.assertEqual(job.wait(timeout_s=25).returncode, 143, job.stderr)
+        self.assert_nothing_left()
+
+    def test_save_within_the_grace_completes(self):
+        saver = ("trap 'sleep 1; touch \"$1/saved-$RANK\"; exit 0' TERM\n"
+                 'touch "$1/up-$RANK"\nwhile :; do sleep 0.05; done\n')
+        job = self.started(body=saver)
+        job.process.send_signal(signal.SIGTERM)
+        self.assertEqual(job.wait().returncode, 143, job.stderr)
+        self.assertTrue(os.path.exists(self.path("saved-0")))
+        self.assertTrue(os.path.exists(self.path("saved-1")))
+
+    def test_kill_9_of_ddlaunch_leaves_nothing(self):
+        job = self.started(nproc=4)
+        gateway = {v for pid in self.marked(RANK=0) for v in
+                   pathlib.Path(f"/proc/{pid}/environ").read_bytes().decode().split("\0")
+                   if v.startswith("DDL_GATEWAY=unix:")}
+        job.process.kill()
+        job.wait()
+        self.assert_nothing_left(timeout_s=5)
+        for line in gateway:
+            directory = os.path.dirname(line.removeprefix("DDL_GATEWAY=unix:"))
+            wait_until(lambda: not os.path.exists(directory), f"{directory} is removed")
+
+    def test_kill_9_during_the_spawn_leaves_nothing(self):
+        for nproc in (16, 32):
+            script = self.script("sleep.sh", 'touch "$1/any"\nexec sleep 600\n')
+            job = self.start(f"--nproc_per_node={nproc}", script, self.dir)
+            wait_until(lambda: os.path.exists(self.path("any")), "a first worker is up")
+            job.process.kill()
+            job.wait()
+            self.assert_nothing_left(timeout_s=5)
+            os.unlink(self.path("any"))
+
+    def test_background_children_do_not_outlive_a_job_that_succeeded(self):
+        job = self.launch("--nproc_per_node=2", self.script(
+            "bg.sh", "sleep 600 & setsid sleep 600 & exit 0\n"))
+        self.assertEqual(job.returncode, 0, job.stderr)
+        self.assert_nothing_left()
+
+    def test_sigusr1_is_passed_on(self):
+        body = ("trap 'touch \"$1/usr1-$RANK\"; exit 0' USR1\n"
+                'touch "$1/up-$RANK"\nwhile :; do sleep 0.05; done\n')
+        job = self.started(body=body)
+        job.process.send_signal(signal.SIGUSR1)
+        self.assertEqual(job.wait().returncode, 0, job.stderr)
+        self.assertTrue(os.path.exists(self.path("usr1-0")) and os.path.exists(self.path("usr1-1")))
+
+    def test_hangup_is_ignored_under_nohup_and_stops_otherwise(self):
+        ignore = lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        job = self.started(preexec_fn=ignore)
+        job.process.send_signal(signal.SIGHUP)
+        job.process.send_signal(signal.SIGTERM)
+        self.assertEqual(job.wait().returncode, 143, "the hangup was not ignored: " + job.stderr)
+        for name in ("up-0", "up-1"):
+            os.unlink(self.path(name))
+        default = lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL)
+        job = self.started(preexec_fn=default)
+        job.process.send_signal(signal.SIGHUP)
+        self.assertEqual(job.wait().returncode, 129, job.stderr)
+        self.assert_nothing_left()
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,119 @@
+"""Two ddlaunch as two nodes of one job, meeting on loopback."""
+
+import os
+import signal
+import unittest
+
+from harness import E2eTest, free_port, wait_until
+
+
+class TwoNodesTest(E2eTest):
+    def nodes(self, script, *flags, per_node=((), ())):
+        endpoint = f"127.0.0.1:{free_port()}"
+        common = ["--nnodes=2", "--rdzv-backend=c10d", f"--rdzv-endpoint={endpoint}",
+                  "--rdzv-id=j", "--nproc_per_node=2", *flags]
+        return [self.start(*common, *own, script, self.dir) for own in per_node]
+
+    def test_ranks_are_one_world(self):
+        script = self.script("say.sh", 'echo "$RANK of $WORLD_SIZE on $GROUP_RANK"\n')
+        jobs = [job.wait() for job in self.nodes(script)]
+        self.assertEqual([job.returncode for job in jobs], [0, 0], jobs[0].stderr + jobs[1].stderr)
+        lines = sorted(line.split(":", 1)[1] for job in jobs for line in job.stdout.splitlines())
+        self.assertEqual(lines, ["0 of 4 on 0", "1 of 4 on 0", "2 of 4 on 1", "3 of 4 on 1"])
+
+    def test_node_rank_is_honoured(self):
+        script = self.script("say.sh", 'echo "$RANK"\n')
+        jobs = self.nodes(script, per_node=(["--node-rank=1"], ["--node-rank=0"]))
+        self.assertEqual([job.wait().returncode for job in jobs], [0, 0])
+        self.assertIn(":2", jobs[0].stdout)
+        self.assertIn(":0", jobs[1].stdout)
+
+    def test_two_claims_to_one_node_rank_are_refused(self):
+        script = self.script("sleep.sh", 'exit 0\n')
+        jobs = self.nodes(script, "--rdzv-conf=join_timeout=3",
+                          per_node=(["--node-rank=0"], ["--node-rank=0"]))
+        codes = [job.wait().returncode for job in jobs]
+        self.assertNotIn(0, codes)
+        self.assertIn("rank 0", jobs[0].stderr + jobs[1].stderr)
+
+    def test_failure_on_one_node_ends_both_with_its_code(self):
+        script = self.script("fail.sh", 'test "$RANK" = 3 && exit 5; sleep 600\n')
+        jobs = [job.wait() for job in self.nodes(script)]
+        self.assertEqual([job.returncode for job in jobs], [5, 5], jobs[0].stderr + jobs[1].stderr)
+        for job in jobs:
+            self.assertRegex(job.stderr, r"rank\s*:\s*3 ")
+        self.assert_nothing_left()
+
+    def test_restart_is_common(self):
+        script = self.script("retry.sh", 'echo "$TORCHELASTIC_RESTART_COUNT"\n'
+                             'test "$RANK$TORCHELASTIC_RESTART_COUNT" = 30 && exit 5\n'
+                             'test "$TORCHELASTIC_RESTART_COUNT" = 1 || sleep 600\n')
+        jobs = [job.wait() for job in self.nodes(script, "--max-restarts=1")]
+        self.assertEqual([job.returncode for job in jobs], [0, 0], jobs[0].stderr + jobs[1].stderr)
+        for job in jobs:
+            self.assertEqual(sum(line.endswith(":1") for line in job.stdout.splitlines()), 2)
+
+    def test_different_plans_are_refused_and_named(self):
+        script = self.script("sleep.sh", "exit 0\n")
+        jobs = self.nodes(script, "--rdzv-conf=join_timeout=3",
+                          per_node=(["--global-batch-size=64"], ["--global-batch-size=48"]))
+        codes = [job.wait().returncode for job in jobs]
+        self.assertIn(2, codes)
+        self.assertNotIn(0, codes)
+        text = jobs[codes.index(2)].stderr
+        self.assertIn("64", text)
+        self.assertIn("48", text)
+
+    def test_ctrl_c_on_one_node_ends_both(self):
+        script = self.script("up.sh", 'touch "$1/up-$RANK"; sleep 600\n')
+        jobs = self.nodes(script)
+        self.wait_for_ranks(4)
+        jobs[1].process.send_signal(signal.SIGINT)
+        self.assertEqual([job.wait().returncode for job in jobs], [130, 130],
+                         jobs[0].stderr + jobs[1].stderr)
+        self.assert_nothing_left()
+
+    def test_kill_9_of_the_host_ends_the_other(self):
+        script = self.script("up.sh", 'touch "$1/up-$RANK"; sleep 600\n')
+        jobs = self.nodes(script)
+        self.wait_for_ranks(4)
+        # Whoever hosts the coordinator listens; kill that one.
+        host = next(job for job in jobs if self.listens(job))
+        other = jobs[1 - jobs.index(host)]
+        host.process.kill()
+        self.assertNotEqual(other.wait().returncode, 0)
+        self.assertIn("lost the coordinator", other.stderr)
+        self.assert_nothing_left()
+
+    def test_missing_node_is_named_after_the_join_timeout(self):
+        script = self.script("never.sh", 'touch "$1/never"\n')
+        job = self.start("--nnodes=2", "--rdzv-backend=c10d",
+                         f"--rdzv-endpoint=127.0.0.1:{free_port()}", "--rdzv-id=lonely",
+                         "--rdzv-conf=join_timeout=1", script, self.dir).wait()
+        self.assertNotEqual(job.returncode, 0)
+        self.assertIn("1 of 2", job.stderr)
+
+    def wait_for_ranks(self, world):
+        for rank in range(world):
+            wait_until(lambda: os.path.exists(self.path(f"up-{rank}")), f"rank {rank} is up")
+
+    def listens(self, job):
+        """Whether the process has a listening TCP socket."""
+        inodes = set()
+        for fd in os.listdir(f"/proc/{job.process.pid}/fd"):
+            try:
+                inodes.add(os.readlink(f"/proc/{job.process.pid}/fd/{fd}"))
+            except OSError:
+                pass
+        listening = "0A"
+        for table in ("tcp", "tcp6"):
+            with open(f"/proc/net/{table}") as lines:
+                for line in list(lines)[1:]:
+                    fields = line.split()
+                    if fields[3] == listening and f"socket:[{fields[9]}]" in inodes:
+                        return True
+        return False
+
+
+if __name__ == "__main__":
+    unittest.main()

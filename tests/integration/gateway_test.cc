@@ -1,0 +1,250 @@
+// Workers' calls at the gateway of two nodes, with a real coordinator behind.
+#include "launcher/gateway/gateway.h"
+
+#include <gmock/gmock.h>
+#include <grpcpp/grpcpp.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <functional>
+#include <future>
+#include <thread>
+
+#include "ddlaunch/v1/worker_gateway.grpc.pb.h"
+#include "tests/support/test_agent.h"
+
+namespace ddl {
+namespace {
+
+using ::testing::HasSubstr;
+
+// One node without its workers: client and gateway, in a loop of their own.
+class TestNode {
+ public:
+  TestNode(std::uint16_t port, const core::AgentConnected& hello) : agent_(port, hello) {
+    auto gateway =
+        Gateway::Start("job", hello.host, hello.address,
+                       [this](const core::Event& event) { agent_.client().Send(event); });
+    EXPECT_TRUE(gateway.ok()) << gateway.status();
+    gateway_ = *std::move(gateway);
+    agent_.on_message = [this](const core::Message& message) { OnMessage(message); };
+    agent_.each_turn = [this] { gateway_->OnReady(MonotonicNow()); };
+    thread_ = std::thread([this] { agent_.RunUntil([this] { return stop_.load(); }); });
+    started_.get_future().wait();
+  }
+  ~TestNode() {
+    stop_ = true;
+    thread_.join();
+  }
+
+  [[nodiscard]] const Gateway& gateway() const { return *gateway_; }
+  [[nodiscard]] std::unique_ptr<ddlaunch::v1::WorkerGateway::Stub> NewStub() const {
+    return ddlaunch::v1::WorkerGateway::NewStub(
+        grpc::CreateChannel(gateway_->target(), grpc::InsecureChannelCredentials()));
+  }
+
+ private:
+  void OnMessage(const core::Message& message) {
+    if (const auto* start = std::get_if<core::RoundStart>(&message)) {
+      gateway_->BeginRound(*start);
+      started_.set_value();
+    } else if (const auto* value = std::get_if<core::KeyValue>(&message)) {
+      gateway_->OnMessage(*value);
+    } else if (const auto* done = std::get_if<core::BarrierDone>(&message)) {
+      gateway_->OnMessage(*done);
+    } else if (const auto* reply = std::get_if<core::PlanReply>(&message)) {
+      gateway_->OnMessage(*reply);
+    }
+  }
+
+  TestAgent agent_;
+  std::unique_ptr<Gateway> gateway_;
+  std::promise<void> started_;
+  std::atomic<bool> stop_ = false;
+  std::thread thread_;
+};
+
+// Both nodes at once: a round starts only when both have joined.
+struct TwoNodes {
+  std::unique_ptr<Coordinator> coordinator = StartCoordinator();
+  std::unique_ptr<TestNode> a, b;
+  TwoNodes() {
+    std::thread other(
+        [this] { b = std::make_unique<TestNode>(coordinator->port(), SomeHello("b", 2, 1)); });
+    a = std::make_unique<TestNode>(coordinator->port(), SomeHello("a", 2, 2));
+    other.join();
+  }
+};
+
+constexpr std::int64_t kRound = 1;
+
+void SetDeadline(grpc::ClientContext* context, Duration timeout = std::chrono::seconds(20)) {
+  context->set_deadline(std::chrono::system_clock::now() + timeout);
+}
+
+template <typename Stub>
+grpc::Status Publish(Stub& stub, const std::string& key, const std::string& value) {
+  grpc::ClientContext context;
+  SetDeadline(&context);
+  ddlaunch::v1::PublishRequest request;
+  request.set_round(kRound);
+  request.set_key(key);
+  request.set_value(value);
+  ddlaunch::v1::PublishResponse response;
+  return stub.Publish(&context, request, &response);
+}
+
+template <typename Stub>
+std::pair<grpc::Status, std::string> Fetch(Stub& stub, const std::string& key,
+                                           std::int64_t round = kRound,
+                                           Duration timeout = std::chrono::seconds(20)) {
+  grpc::ClientContext context;
+  SetDeadline(&context, timeout);
+  ddlaunch::v1::FetchRequest request;
+  request.set_round(round);
+  request.set_key(key);
+  ddlaunch::v1::FetchResponse response;
+  const grpc::Status status = stub.Fetch(&context, request, &response);
+  return {status, response.value()};
+}
+
+template <typename Stub>
+grpc::Status Barrier(Stub& stub, std::int32_t local_rank, Duration timeout) {
+  grpc::ClientContext context;
+  SetDeadline(&context, timeout);
+  ddlaunch::v1::BarrierRequest request;
+  request.set_round(kRound);
+  request.set_name("b");
+  request.set_local_rank(local_rank);
+  ddlaunch::v1::BarrierResponse response;
+  return stub.Barrier(&context, request, &response);
+}
+
+TEST(Gateway, Directory_IsPrivateAndRemoved) {
+  std::string directory;
+  {
+    const auto gateway = Gateway::Start("job", "a", "127.0.0.1", [](const core::Event&) {}).value();
+    directory = gateway->directory();
+    struct stat info {};
+    ASSERT_EQ(::stat(directory.c_str(), &info), 0);
+    EXPECT_EQ(info.st_mode & 0777U, 0700U);
+  }
+  struct stat info {};
+  EXPECT_NE(::stat(directory.c_str(), &info), 0);
+}
+
+TEST(Gateway, FetchBeforePublish_WaitsForTheOtherNode) {
+  const TwoNodes nodes;
+  const auto stub_a = nodes.a->NewStub();
+  const auto stub_b = nodes.b->NewStub();
+  auto fetched = std::async(std::launch::async, [&] { return Fetch(*stub_b, "id"); });
+  EXPECT_TRUE(Publish(*stub_a, "id", "128 bytes").ok());
+  const auto [status, value] = fetched.get();
+  EXPECT_TRUE(status.ok()) << status.error_message();
+  EXPECT_EQ(value, "128 bytes");
+}
+
+TEST(Gateway, PublishTwice_SameValueFineOtherRefused) {
+  const TwoNodes nodes;
+  const auto stub_a = nodes.a->NewStub();
+  const auto stub_b = nodes.b->NewStub();
+  EXPECT_TRUE(Publish(*stub_a, "k", "v").ok());
+  EXPECT_TRUE(Publish(*stub_b, "k", "v").ok());
+  EXPECT_EQ(Publish(*stub_b, "k", "w").error_code(), grpc::StatusCode::ALREADY_EXISTS);
+  EXPECT_EQ(Publish(*stub_b, "", "w").error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+}
+
+TEST(Gateway, FetchNobodyPublishes_DeadlineNamesTheKey) {
+  const TwoNodes nodes;
+  const auto stub = nodes.a->NewStub();
+  const auto [status, value] = Fetch(*stub, "never", kRound, std::chrono::milliseconds(600));
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::DEADLINE_EXCEEDED);
+  EXPECT_THAT(status.error_message(), HasSubstr("\"never\""));
+}
+
+TEST(Gateway, OtherRound_IsAborted) {
+  const TwoNodes nodes;
+  const auto stub = nodes.a->NewStub();
+  EXPECT_EQ(Fetch(*stub, "k", kRound + 1).first.error_code(), grpc::StatusCode::ABORTED);
+}
+
+TEST(Gateway, BarrierOfAllRanks_OpensForAll) {
+  const TwoNodes nodes;
+  const auto stub_a = nodes.a->NewStub();
+  const auto stub_b = nodes.b->NewStub();
+  const auto enter = [](auto& stub, std::int32_t local_rank) {
+    return std::async(std::launch::async, [&stub, local_rank] {
+      return Barrier(*stub, local_rank, std::chrono::seconds(20));
+    });
+  };
+  auto rank0 = enter(stub_a, 0);
+  auto rank1 = enter(stub_a, 1);
+  auto rank2 = enter(stub_b, 0);
+  EXPECT_TRUE(rank0.get().ok());
+  EXPECT_TRUE(rank1.get().ok());
+  EXPECT_TRUE(rank2.get().ok());
+}
+
+TEST(Gateway, BarrierWithARankMissing_DeadlineNamesIt) {
+  const TwoNodes nodes;
+  const auto stub = nodes.a->NewStub();
+  const grpc::Status status = Barrier(*stub, 0, std::chrono::milliseconds(600));
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::DEADLINE_EXCEEDED);
+  EXPECT_THAT(status.error_message(), HasSubstr("waiting for rank 1 on a"));
+}
+
+TEST(Gateway, Register_TellsThePlaceOrRefusesTheRank) {
+  const TwoNodes nodes;
+  const auto stub = nodes.b->NewStub();
+  ddlaunch::v1::RegisterRequest request;
+  request.set_round(kRound);
+  ddlaunch::v1::RegisterResponse response;
+  grpc::ClientContext context;
+  SetDeadline(&context);
+  ASSERT_TRUE(stub->Register(&context, request, &response).ok());
+  EXPECT_EQ(response.world_size(), 3);
+  EXPECT_EQ(response.num_nodes(), 2);
+  request.set_local_rank(7);
+  grpc::ClientContext second_context;
+  SetDeadline(&second_context);
+  EXPECT_EQ(stub->Register(&second_context, request, &response).error_code(),
+            grpc::StatusCode::FAILED_PRECONDITION);
+}
+
+template <typename Stub>
+grpc::Status AgreePlan(Stub& stub, std::int32_t local_rank, std::int64_t global,
+                       ddlaunch::v1::AgreePlanResponse* response) {
+  grpc::ClientContext context;
+  SetDeadline(&context);
+  ddlaunch::v1::AgreePlanRequest request;
+  request.set_round(kRound);
+  request.set_local_rank(local_rank);
+  request.mutable_defaults()->set_global_batch_size(global);
+  return stub.AgreePlan(&context, request, response);
+}
+
+TEST(Gateway, PlanOfAllRanks_IsOneWithOneHash) {
+  const TwoNodes nodes;
+  ddlaunch::v1::AgreePlanResponse on_a;
+  ddlaunch::v1::AgreePlanResponse on_b;
+  ASSERT_TRUE(AgreePlan(*nodes.a->NewStub(), 0, 48, &on_a).ok());
+  ASSERT_TRUE(AgreePlan(*nodes.b->NewStub(), 0, 48, &on_b).ok());
+  EXPECT_EQ(on_a.plan().micro_batch_size(), 16);
+  EXPECT_EQ(on_a.plan().hash(), on_b.plan().hash());
+}
+
+TEST(Gateway, PlansOfRanksDiffer_BothAreNamed) {
+  const TwoNodes nodes;
+  ddlaunch::v1::AgreePlanResponse response;
+  ASSERT_TRUE(AgreePlan(*nodes.a->NewStub(), 0, 48, &response).ok());
+  const grpc::Status same_node = AgreePlan(*nodes.a->NewStub(), 1, 96, &response);
+  EXPECT_EQ(same_node.error_code(), grpc::StatusCode::FAILED_PRECONDITION);
+  EXPECT_THAT(same_node.error_message(), HasSubstr("48"));
+  EXPECT_THAT(same_node.error_message(), HasSubstr("96"));
+  const grpc::Status other_node = AgreePlan(*nodes.b->NewStub(), 0, 96, &response);
+  EXPECT_EQ(other_node.error_code(), grpc::StatusCode::FAILED_PRECONDITION);
+  EXPECT_THAT(other_node.error_message(), HasSubstr("96"));
+}
+
+}  // namespace
+}  // namespace ddl

@@ -1,0 +1,505 @@
+// Real processes: how they end, how they are stopped, that none is left.
+#include "launcher/worker/worker_group.h"
+
+#include <sys/resource.h>
+#include <sys/wait.h>
+
+#include <csignal>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/support/group_harness.h"
+
+namespace ddl {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using test::GroupHarness;
+using test::LifeLine;
+using test::Lines;
+using test::ShellConfig;
+using test::TemporaryDirectory;
+using ::testing::AllOf;
+using ::testing::Contains;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+using ::testing::UnorderedElementsAre;
+
+// ---- how workers end ------------------------------------------------------
+
+TEST(WorkerGroup, AllExitCodes_ReportedAsTheyAre) {
+  constexpr int kAtOnce = 32;
+  for (int base = 0; base < 256; base += kAtOnce) {
+    GroupHarness harness(ShellConfig("exit $((LOCAL_RANK + $1))", kAtOnce, {std::to_string(base)}));
+    ASSERT_TRUE(harness.Start().ok());
+    ASSERT_TRUE(harness.RunUntilIdle());
+    ASSERT_THAT(harness.exits(), SizeIs(kAtOnce));
+    for (int rank = 0; rank < kAtOnce; ++rank) {
+      EXPECT_EQ(harness.exit_of(rank).exit_code, base + rank);
+      EXPECT_EQ(harness.exit_of(rank).term_signal, 0);
+      EXPECT_EQ(harness.exit_of(rank).ok(), base + rank == 0);
+    }
+  }
+}
+
+TEST(WorkerGroup, EverySignalThatKills_ReportedByNumber) {
+  std::vector<int> signals;
+  for (int signal = 1; signal <= 31; ++signal) {
+    const std::set<int> not_deadly = {SIGCHLD, SIGCONT, SIGSTOP, SIGTSTP,
+                                      SIGTTIN, SIGTTOU, SIGURG,  SIGWINCH};
+    if (not_deadly.count(signal) == 0) {
+      signals.push_back(signal);
+    }
+  }
+  std::string list;
+  for (const int signal : signals) {
+    list += std::to_string(signal) + " ";
+  }
+  LaunchConfig config = ShellConfig("set -- " + list +
+                                        "; ulimit -c 0; shift $LOCAL_RANK; "
+                                        "kill -$1 $$; sleep 60",
+                                    static_cast<int>(signals.size()));
+  GroupHarness killed(config);
+  ASSERT_TRUE(killed.Start().ok());
+  ASSERT_TRUE(killed.RunUntilIdle());
+  for (std::size_t i = 0; i < signals.size(); ++i) {
+    const WorkerExit& exit = killed.exit_of(static_cast<int>(i));
+    EXPECT_EQ(exit.term_signal, signals[i]);
+    EXPECT_EQ(exit.exit_code, 0);
+  }
+}
+
+TEST(WorkerGroup, FailuresOneAfterTheOther_ReportedInThatOrder) {
+  LifeLine line;
+  // Rank 2 first, then 0, then 1: each waits for the one before to be gone.
+  GroupHarness harness(ShellConfig(
+      "case $LOCAL_RANK in 2) exit 4;; 0) while [ ! -e $1/0 ]; do sleep 0.01; done; exit 5;;"
+      " 1) while [ ! -e $1/1 ]; do sleep 0.01; done; exit 6;; esac",
+      3, {std::filesystem::path(line.path()).parent_path().string()}));
+  const std::string directory = std::filesystem::path(line.path()).parent_path().string();
+  ASSERT_TRUE(harness.Start().ok());
+  ASSERT_TRUE(harness.RunUntil([&] { return harness.exits().size() == 1; }));
+  ASSERT_EQ(::mkdir((directory + "/0").c_str(), 0700), 0);
+  ASSERT_TRUE(harness.RunUntil([&] { return harness.exits().size() == 2; }));
+  ASSERT_EQ(::mkdir((directory + "/1").c_str(), 0700), 0);
+  ASSERT_TRUE(harness.RunUntilIdle());
+  std::vector<int> codes;
+  for (const WorkerExit& exit : harness.exits()) {
+    codes.push_back(exit.exit_code);
+  }
+  EXPECT_THAT(codes, ElementsAre(4, 5, 6));
+}
+
+TEST(WorkerGroup, SecondRound_RunsInTheSameGroup) {
+  GroupHarness harness(ShellConfig("echo round $DDL_ROUND", 2));
+  for (std::int64_t round = 1; round <= 3; ++round) {
+    ASSERT_TRUE(harness.Start(round).ok());
+    ASSERT_TRUE(harness.RunUntilIdle());
+  }
+  EXPECT_THAT(harness.exits(), SizeIs(6));
+  EXPECT_THAT(
+      Lines(harness.out()),
+      UnorderedElementsAre("[default0]:round 1", "[default1]:round 1", "[default0]:round 2",
+                           "[default1]:round 2", "[default0]:round 3", "[default1]:round 3"));
+}
+
+TEST(WorkerGroup, ErrorFile_PreferredToStderr) {
+  const TemporaryDirectory directory;
+  LaunchConfig config = ShellConfig(
+      "echo noise >&2; echo '{\"message\":\"the cause\"}' > $TORCHELASTIC_ERROR_FILE; exit 1", 1);
+  config.log_dir = directory / "logs";
+  GroupHarness harness(config);
+  ASSERT_TRUE(harness.Start().ok());
+  ASSERT_TRUE(harness.RunUntilIdle());
+  EXPECT_EQ(harness.exit_of(0).error_text, "the cause");
+  EXPECT_EQ(harness.exit_of(0).error_file,
+            harness.group().log_directory() + "/attempt_0/0/error.json");
+}
+
+TEST(WorkerGroup, NoErrorFile_LastLinesOfStderr) {
+  GroupHarness harness(ShellConfig("for i in $(seq 100); do echo line $i >&2; done; exit 1", 1));
+  ASSERT_TRUE(harness.Start().ok());
+  ASSERT_TRUE(harness.RunUntilIdle());
+  const std::vector<std::string> lines = Lines(harness.exit_of(0).error_text);
+  ASSERT_THAT(lines, SizeIs(20));
+  EXPECT_EQ(lines.front(), "line 81");
+  EXPECT_EQ(lines.back(), "line 100");
+  EXPECT_EQ(harness.exit_of(0).error_file, "");
+}
+
+// ---- programs that cannot be started --------------------------------------
+
+TEST(WorkerGroup, MissingProgram_NotFoundAndNothingRuns) {
+  LaunchConfig config = ShellConfig("", 3);
+  config.argv = {"/nowhere/train_bin"};
+  config.program_name = "train_bin";
+  GroupHarness harness(config);
+  const absl::Status started = harness.Start();
+  EXPECT_EQ(started.code(), absl::StatusCode::kNotFound);
+  EXPECT_THAT(std::string(started.message()),
+              AllOf(HasSubstr("/nowhere/train_bin"), HasSubstr("No such file")));
+  EXPECT_TRUE(harness.group().idle());
+}
+
+TEST(WorkerGroup, MissingInterpreter_NotFoundAndSaysSo) {
+  const TemporaryDirectory directory;
+  const std::string script = directory / "script";
+  {
+    const UniqueFd fd(::open(script.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0755));
+    ASSERT_EQ(::write(fd.get(), "#!/nowhere/sh\n", 14), 14);
+  }
+  LaunchConfig config = ShellConfig("", 1);
+  config.argv = {script};
+  GroupHarness harness(config);
+  const absl::Status started = harness.Start();
+  EXPECT_EQ(started.code(), absl::StatusCode::kNotFound);
+  EXPECT_THAT(std::string(started.message()), HasSubstr("interpreter"));
+}
+
+TEST(WorkerGroup, NotExecutable_PermissionDenied) {
+  const TemporaryDirectory directory;
+  const std::string script = directory / "script";
+  const UniqueFd fd(::open(script.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0644));
+  LaunchConfig config = ShellConfig("", 2);
+  for (const std::string& path : {script, directory.path()}) {
+    config.argv = {path};
+    GroupHarness harness(config);
+    EXPECT_EQ(harness.Start().code(), absl::StatusCode::kPermissionDenied) << path;
+    EXPECT_TRUE(harness.group().idle());
+  }
+}
+
+TEST(WorkerGroup, NoProgramFormat_PermissionDenied) {
+  const TemporaryDirectory directory;
+  const std::string script = directory / "script";
+  {
+    const UniqueFd fd(::open(script.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0755));
+    ASSERT_EQ(::write(fd.get(), "echo hi\n", 8), 8);
+  }
+  LaunchConfig config = ShellConfig("", 1);
+  config.argv = {script};
+  GroupHarness harness(config);
+  const absl::Status started = harness.Start();
+  EXPECT_EQ(started.code(), absl::StatusCode::kPermissionDenied);
+  EXPECT_THAT(std::string(started.message()), HasSubstr("#!"));
+}
+
+TEST(WorkerGroup, MissingDirectory_InvalidArgument) {
+  LaunchConfig config = ShellConfig("true", 1);
+  config.cwd = "/nowhere";
+  GroupHarness harness(config);
+  const absl::Status started = harness.Start();
+  EXPECT_EQ(started.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(started.message()), HasSubstr("/nowhere"));
+}
+
+TEST(WorkerGroup, AfterAFailedStart_TheNextRoundRuns) {
+  const TemporaryDirectory directory;
+  const std::string script = directory / "script";
+  LaunchConfig config = ShellConfig("", 2);
+  config.argv = {script};
+  GroupHarness harness(config);
+  ASSERT_FALSE(harness.Start(1).ok());
+  {
+    const UniqueFd fd(::open(script.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0755));
+    ASSERT_EQ(::write(fd.get(), "#!/bin/sh\nexit 9\n", 17), 17);
+  }
+  ASSERT_TRUE(harness.Start(2).ok());
+  ASSERT_TRUE(harness.RunUntilIdle());
+  EXPECT_EQ(harness.exit_of(0).exit_code, 9);
+  EXPECT_EQ(harness.exit_of(1).exit_code, 9);
+}
+
+TEST(WorkerGroup, LongArgumentsAndEnvironment_ArriveWhole) {
+  std::vector<std::string> arguments(14, std::string(100'000, 'a'));
+  LaunchConfig config = ShellConfig("echo $# $(echo \"$*\" | wc -c)", 1, arguments);
+  GroupHarness harness(config);
+  ASSERT_TRUE(harness.Start().ok());
+  ASSERT_TRUE(harness.RunUntilIdle());
+  EXPECT_EQ(harness.out(), "14 1400014\n");
+}
+
+TEST(WorkerGroup, ArgumentsTooLong_ResourceExhausted) {
+  LaunchConfig config =
+      ShellConfig("true", 2, std::vector<std::string>(40, std::string(100'000, 'a')));
+  GroupHarness harness(config);
+  EXPECT_EQ(harness.Start().code(), absl::StatusCode::kResourceExhausted);
+}
+
+// ---- what a worker starts with --------------------------------------------
+
+TEST(WorkerGroup, Descriptors_OnlyTheThreeStandardOnes) {
+  const UniqueFd leaked(::open("/dev/zero", O_RDONLY));  // without close-on-exec
+  GroupHarness harness(ShellConfig("ls /proc/$$/fd | tr '\\n' ' '", 1));
+  ASSERT_TRUE(harness.Start().ok());
+  ASSERT_TRUE(harness.RunUntilIdle());
+  EXPECT_THAT(harness.out(), testing::StartsWith("0 1 2 "));
+  EXPECT_EQ(harness.out().find(" 3 "), std::string::npos) << harness.out();
+}
+
+TEST(WorkerGroup, SignalsIgnoredByTheCaller_DefaultAgainButHangUp) {
+  struct sigaction ignore {};
+  ignore.sa_handler = SIG_IGN;
+  std::array<struct sigaction, 3> former{};
+  const std::array<int, 3> signals = {SIGINT, SIGPIPE, SIGHUP};
+  for (std::size_t i = 0; i < signals.size(); ++i) {
+    ::sigaction(signals[i], &ignore, &former[i]);
+  }
+  GroupHarness harness(ShellConfig("grep SigIgn /proc/$$/status", 1));
+  ASSERT_TRUE(harness.Start().ok());
+  ASSERT_TRUE(harness.RunUntilIdle());
+  for (std::size_t i = 0; i < signals.size(); ++i) {
+    ::sigaction(signals[i], &former[i], nullptr);
+  }
+  EXPECT_EQ(harness.out(), "SigIgn:\t0000000000000001\n");
+}
+
+TEST(WorkerGroup, OpenFilesLimit_TheCallersAndNotTheSupervisors) {
+  rlimit former{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &former), 0);
+  rlimit lower = former;
+  lower.rlim_cur = 200;
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &lower), 0);
+  GroupHarness harness(ShellConfig("ulimit -n", 1));
+  ASSERT_TRUE(harness.Start().ok());
+  ASSERT_TRUE(harness.RunUntilIdle());
+  EXPECT_EQ(harness.out(), "200\n");
+  ::setrlimit(RLIMIT_NOFILE, &former);
+}
+
+TEST(WorkerGroup, Stdin_RankZeroReadsOthersGetNothing) {
+  const UniqueFd saved(::dup(STDIN_FILENO));
+  std::array<int, 2> ends{};
+  ASSERT_EQ(::pipe(ends.data()), 0);
+  ASSERT_EQ(::write(ends[1], "hello\n", 6), 6);
+  ::close(ends[1]);
+  ::dup2(ends[0], STDIN_FILENO);
+  ::close(ends[0]);
+  GroupHarness harness(ShellConfig("echo \"<$(cat)>\"", 3));
+  ASSERT_TRUE(harness.Start().ok());
+  ASSERT_TRUE(harness.RunUntilIdle());
+  ::dup2(saved.get(), STDIN_FILENO);
+  EXPECT_THAT(Lines(harness.out()),
+              UnorderedElementsAre("[default0]:<hello>", "[default1]:<>", "[default2]:<>"));
+}
+
+TEST(WorkerGroup, Environment_ReachesTheWorker) {
+  GroupHarness harness(ShellConfig("echo $RANK/$WORLD_SIZE $MASTER_PORT $DDL_GATEWAY", 2));
+  ASSERT_TRUE(harness.Start().ok());
+  ASSERT_TRUE(harness.RunUntilIdle());
+  EXPECT_THAT(Lines(harness.out()), UnorderedElementsAre("[default0]:0/2 29500 unix:/nowhere",
+                                                         "[default1]:1/2 29500 unix:/nowhere"));
+}
+
+// ---- stopping -------------------------------------------------------------
+
+// Writes one byte when it is ready, and holds the line open.
+const std::string kOpenLine = "exec 9>$1; ";
+
+TEST(WorkerGroup, Stop_ReachesOnlyTheWorkersThenEverything) {
+  LifeLine line;
+  // The background child would die of a TERM; it is alive when the worker, on
+  // its own TERM, asks it for a last service. A second one made itself a daemon.
+  GroupHarness harness(
+      ShellConfig(kOpenLine + "sh -c 'trap \"\" USR1; echo c >&9; exec sleep 1000' & child=$!; "
+                              "setsid sh -c 'trap \"\" TERM; echo d >&9; exec sleep 1000' & "
+                              "trap 'kill -0 $child && echo saved; exit 0' TERM; "
+                              "echo w >&9; while :; do sleep 0.02; done",
+                  2, {line.path()}));
+  ASSERT_TRUE(harness.Start().ok());
+  ASSERT_TRUE(line.AwaitBytes(12));
+  harness.group().Stop(MonotonicNow());
+  EXPECT_FALSE(harness.group().idle());
+  ASSERT_TRUE(harness.RunUntilIdle());
+  EXPECT_TRUE(line.AwaitEnd(seconds(5)));
+  EXPECT_THAT(Lines(harness.out()), UnorderedElementsAre("[default0]:saved", "[default1]:saved"));
+  EXPECT_TRUE(harness.exit_of(0).ok());
+}
+
+TEST(WorkerGroup, SuccessfulRound_LeavesNothingBehind) {
+  LifeLine line;
+  GroupHarness harness(ShellConfig(
+      kOpenLine + "(setsid sh -c 'trap \"\" TERM HUP; echo d >&9; exec sleep 1000' &) ; "
+                  "read -r x < $2",
+      1, {line.path(), "/dev/null"}));
+  ASSERT_TRUE(harness.Start().ok());
+  ASSERT_TRUE(harness.RunUntilIdle());
+  EXPECT_THAT(harness.exits(), SizeIs(1));
+  EXPECT_TRUE(line.AwaitEnd(seconds(5)));
+}
+
+TEST(WorkerGroup, IgnoresTerm_KilledAtTheTimeout) {
+  LifeLine line;
+  LaunchConfig config = ShellConfig(
+      kOpenLine + "trap '' TERM; echo w >&9; while :; do sleep 0.02; done", 2, {line.path()});
+  config.shutdown_timeout = milliseconds(300);
+  GroupHarness harness(config);
+  ASSERT_TRUE(harness.Start().ok());
+  ASSERT_TRUE(line.AwaitBytes(4));
+  const Instant begin = MonotonicNow();
+  harness.group().Stop(begin);
+  harness.group().Stop(begin + seconds(100));  // changes nothing
+  ASSERT_EQ(harness.group().deadline(), begin + milliseconds(300));
+  ASSERT_TRUE(harness.RunUntilIdle());
+  EXPECT_GE(MonotonicNow() - begin, milliseconds(300));
+  EXPECT_EQ(harness.exit_of(0).term_signal, SIGKILL);
+  EXPECT_EQ(harness.exit_of(1).term_signal, SIGKILL);
+}
+
+TEST(WorkerGroup, SavesDuringTheGrace_Completes) {
+  LifeLine line;
+  GroupHarness harness(ShellConfig(
+      kOpenLine + "trap 'for i in 1 2 3 4 5; do sleep 0.05; done; echo saved; exit 7' TERM; "
+                  "echo w >&9; while :; do sleep 0.02; done",
+      1, {line.path()}));
+  ASSERT_TRUE(harness.Start().ok());
+  ASSERT_TRUE(line.AwaitBytes(2));
+  harness.group().Stop(MonotonicNow());
+  ASSERT_TRUE(harness.RunUntilIdle());
+  EXPECT_EQ(harness.out(), "saved\n");
+  EXPECT_EQ(harness.exit_of(0).exit_code, 7);
+}
+
+TEST(WorkerGroup, KillDuringTheGrace_AtOnce) {
+  LifeLine line;
+  GroupHarness harness(ShellConfig(
+      kOpenLine + "trap '' TERM INT; echo w >&9; while :; do sleep 0.02; done", 2, {line.path()}));
+  ASSERT_TRUE(harness.Start().ok());
+  ASSERT_TRUE(line.AwaitBytes(4));
+  harness.group().Stop(MonotonicNow());
+  harness.group().Kill();
+  ASSERT_TRUE(harness.RunUntilIdle(seconds(10)));  // the grace is 30 s
+  EXPECT_TRUE(line.AwaitEnd(seconds(5)));
+  EXPECT_EQ(harness.exit_of(1).term_signal, SIGKILL);
+}
+
+TEST(WorkerGroup, KillWhileAllExit_TheNextRoundIsItsOwn) {
+  GroupHarness harness(ShellConfig("exit 0", 4));
+  for (std::int64_t round = 1; round <= 50; ++round) {
+    ASSERT_TRUE(harness.Start(round).ok());
+    harness.group().Kill();
+    ASSERT_TRUE(harness.RunUntilIdle());
+    ASSERT_THAT(harness.exits(), SizeIs(4));
+    harness.exits().clear();
+  }
+}
+
+TEST(WorkerGroup, ForwardedSignal_ReachesEachWorker) {
+  LifeLine line;
+  GroupHarness harness(ShellConfig(
+      kOpenLine + "trap 'echo usr1; exit 0' USR1; echo w >&9; while :; do sleep 0.02; done", 2,
+      {line.path()}));
+  ASSERT_TRUE(harness.Start().ok());
+  ASSERT_TRUE(line.AwaitBytes(4));
+  harness.group().Forward(SIGUSR1);
+  ASSERT_TRUE(harness.RunUntilIdle());
+  EXPECT_THAT(Lines(harness.out()), UnorderedElementsAre("[default0]:usr1", "[default1]:usr1"));
+}
+
+TEST(WorkerGroup, ForksWithoutEnd_KilledAllTheSame) {
+  LifeLine line;
+  // Each generation starts the next and ends, so the tree never stands still.
+  GroupHarness harness(
+      ShellConfig(kOpenLine + "echo w >&9; f() { sleep 0.01; f & }; f & f & wait; sleep 1000", 1,
+                  {line.path()}));
+  ASSERT_TRUE(harness.Start().ok());
+  ASSERT_TRUE(line.AwaitBytes(2));
+  harness.group().Kill();
+  ASSERT_TRUE(harness.RunUntilIdle(seconds(20)));
+  EXPECT_TRUE(line.AwaitEnd(seconds(5)));
+}
+
+TEST(WorkerGroup, Orphans_ReapedWhileTheWorkerRuns) {
+  // The worker looks itself: its parent, the supervisor, inherits twenty
+  // orphans, and in the end has no child but the worker.
+  GroupHarness harness(ShellConfig(
+      "for i in $(seq 20); do (exec sleep 0.01 &) ; done; "
+      "until [ \"$(echo $(cat /proc/$PPID/task/$PPID/children))\" = $$ ]; do sleep 0.02; done; "
+      "echo alone",
+      1));
+  ASSERT_TRUE(harness.Start().ok());
+  ASSERT_TRUE(harness.RunUntilIdle());
+  EXPECT_EQ(harness.out(), "alone\n");
+}
+
+// ---- deaths of those above ------------------------------------------------
+
+TEST(WorkerGroup, SupervisorKilled_WorkersDieAndOnReadyFails) {
+  LifeLine line;
+  GroupHarness harness(
+      ShellConfig(kOpenLine + "setsid sh -c 'trap \"\" TERM; echo d >&9; exec sleep 1000' & "
+                              "trap '' TERM; echo w >&9; while :; do sleep 0.02; done",
+                  2, {line.path()}));
+  ASSERT_TRUE(harness.Start().ok());
+  ASSERT_TRUE(line.AwaitBytes(8));
+  ASSERT_EQ(::kill(harness.supervisor_pid(), SIGKILL), 0);
+  ASSERT_TRUE(harness.RunUntil([&] { return !harness.error().ok(); }));
+  EXPECT_EQ(harness.error().code(), absl::StatusCode::kUnavailable);
+  EXPECT_TRUE(harness.group().idle());
+  EXPECT_TRUE(line.AwaitEnd(seconds(5)));
+  EXPECT_EQ(harness.Start(2).code(), absl::StatusCode::kUnavailable);
+}
+
+// Runs group_host with a null stdin and its output dropped.
+pid_t StartHost(const std::vector<std::string>& arguments) {
+  std::vector<char*> argv;
+  std::vector<std::string> all = {DDL_GROUP_HOST};
+  all.insert(all.end(), arguments.begin(), arguments.end());
+  for (std::string& argument : all) {
+    argv.push_back(argument.data());
+  }
+  argv.push_back(nullptr);
+  const pid_t pid = ::fork();
+  if (pid == 0) {
+    ::execv(argv[0], argv.data());
+    ::_exit(127);
+  }
+  return pid;
+}
+
+TEST(WorkerGroup, OwnerKilled_NoWorkerAndNothingTheyStartedLives) {
+  LifeLine line;
+  const pid_t host =
+      StartHost({"3", "/bin/sh", "-c",
+                 kOpenLine + "setsid sh -c 'trap \"\" TERM; echo d >&9; exec sleep 1000' & "
+                             "trap '' TERM INT HUP PIPE; echo w >&9; while :; do sleep 0.02; done",
+                 "sh", line.path()});
+  ASSERT_TRUE(line.AwaitBytes(12));
+  ASSERT_EQ(::kill(host, SIGKILL), 0);
+  EXPECT_TRUE(line.AwaitEnd(seconds(5)));
+  int status = 0;
+  EXPECT_EQ(::waitpid(host, &status, 0), host);
+}
+
+TEST(WorkerGroup, OwnerKilledWhileItSpawns_NobodyLives) {
+  for (int attempt = 0; attempt < 10; ++attempt) {
+    LifeLine line;
+    const pid_t host =
+        StartHost({"16", "/bin/sh", "-c", kOpenLine + "echo w >&9; while :; do sleep 0.02; done",
+                   "sh", line.path()});
+    ASSERT_TRUE(line.AwaitBytes(1));  // the first of sixteen
+    ASSERT_EQ(::kill(host, SIGKILL), 0);
+    EXPECT_TRUE(line.AwaitEnd(seconds(5)));
+    EXPECT_EQ(::waitpid(host, nullptr, 0), host);
+  }
+}
+
+TEST(WorkerGroup, OwnerEnds_ItsExitCodeAndTemporaryFilesGone) {
+  const TemporaryDirectory directory;
+  ASSERT_EQ(::setenv("TMPDIR", directory.path().c_str(), 1), 0);
+  const pid_t host = StartHost({"2", "/bin/sh", "-c", "exit $((LOCAL_RANK * 5))"});
+  int status = 0;
+  ASSERT_EQ(::waitpid(host, &status, 0), host);
+  ::unsetenv("TMPDIR");
+  EXPECT_EQ(WEXITSTATUS(status), 5);
+  EXPECT_TRUE(std::filesystem::is_empty(directory.path()));
+}
+
+}  // namespace
+}  // namespace ddl

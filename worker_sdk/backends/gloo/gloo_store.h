@@ -1,0 +1,47 @@
+// A Gloo rendezvous store on top of Context's keys.
+#ifndef DDLAUNCH_WORKER_SDK_BACKENDS_GLOO_GLOO_STORE_H_
+#define DDLAUNCH_WORKER_SDK_BACKENDS_GLOO_GLOO_STORE_H_
+
+#include <gloo/rendezvous/store.h>
+
+#include <chrono>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "ddl/context.h"
+
+namespace ddl::internal {
+
+// Gloo's interface knows no errors but exceptions: a failed call keeps its
+// status in error() and throws. Not thread safe; `context` must outlive it.
+class GlooStore final : public gloo::rendezvous::Store {
+ public:
+  // All keys begin with `prefix`; the whole rendezvous ends by `deadline`.
+  GlooStore(const Context& context, std::string prefix,
+            std::chrono::steady_clock::time_point deadline)
+      : context_(context), prefix_(std::move(prefix)), deadline_(deadline) {}
+
+  void set(const std::string& key, const std::vector<char>& data) override;
+  std::vector<char> get(const std::string& key) override;
+  void wait(const std::vector<std::string>& keys) override;
+  void wait(const std::vector<std::string>& keys,
+            const std::chrono::milliseconds& timeout) override;
+
+  [[nodiscard]] const absl::Status& error() const { return error_; }
+
+ private:
+  // Keeps `status` and throws.
+  [[noreturn]] void Fail(absl::Status status);
+  std::string Fetch(const std::string& key);
+
+  const Context& context_;
+  const std::string prefix_;
+  const std::chrono::steady_clock::time_point deadline_;
+  absl::Status error_;
+};
+
+}  // namespace ddl::internal
+
+#endif  // DDLAUNCH_WORKER_SDK_BACKENDS_GLOO_GLOO_STORE_H_

@@ -1,0 +1,98 @@
+// DistributedSampler: which samples this rank works on, in each optimizer step.
+//
+// One permutation of 0 .. num_samples-1 is drawn for each epoch, from the seed
+// and the epoch only; every rank draws the same. Optimizer step k of an epoch
+// trains on permutation[k x global, (k+1) x global), whatever the world size
+// and accumulation: so is the mathematics of a step. Inside a step the samples
+// are shared contiguously: rank r gets the r-th part, in micro-batches of at
+// most micro_batch_size.
+//
+// The last step of an epoch has what is left. Its parts are uneven, and empty
+// on some ranks when fewer samples than ranks are left; nothing is repeated and
+// nothing is dropped. Every rank makes every step, so that collectives match.
+//
+// The position is one number: how many samples of the epoch the whole job has
+// consumed. A run that resumes from it, at any world size, covers exactly the
+// rest of the epoch, each sample once.
+//
+// Permutation: Fisher-Yates (Durstenfeld 1964) over SplitMix64 (Steele, Lea and
+// Flood 2014), bounded by rejection, so it is the same on every platform.
+// Memory: 8 bytes a sample. Thread safety: none; one thread owns a sampler.
+#ifndef DDL_SAMPLER_H_
+#define DDL_SAMPLER_H_
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "ddl/context.h"
+
+namespace ddl {
+
+// A permutation of 0 .. count-1, as described above; identity without samples.
+[[nodiscard]] std::vector<std::int64_t> Permutation(std::int64_t count, std::uint64_t seed,
+                                                    std::int64_t epoch);
+
+// Half-open: begin <= i < end.
+struct IndexRange {
+  std::int64_t begin = 0;
+  std::int64_t end = 0;
+  [[nodiscard]] std::int64_t size() const { return end - begin; }
+};
+
+// The contiguous part of 0 .. count-1 that belongs to `rank`. Parts differ by
+// at most one and cover all, each once: for evaluation, where sums and counts
+// are reduced and nothing is padded. REQUIRES: 0 <= rank < world_size.
+[[nodiscard]] IndexRange ShareOf(std::int64_t count, int rank, int world_size);
+
+// One optimizer step, as this rank sees it.
+struct StepShare {
+  std::int64_t step_in_epoch = 0;
+  // Samples of this step over all ranks: the divisor of its gradient.
+  std::int64_t global_samples = 0;
+  // This rank's samples, in micro-batches; none when its share is empty. The
+  // spans stay valid until the sampler's next StartEpoch or destruction.
+  std::vector<std::span<const std::int64_t>> micro_batches;
+};
+
+class DistributedSampler {
+ public:
+  // Takes the batch sizes from `plan`.
+  // Errors: INVALID_ARGUMENT, no samples, or a plan without batch sizes. Fewer
+  // samples than ranks is allowed, with a warning on stderr from rank 0.
+  static absl::StatusOr<DistributedSampler> Create(std::int64_t num_samples, const Plan& plan,
+                                                   int rank, std::uint64_t seed);
+
+  // Begins an epoch, or resumes it: `consumed` samples of it are already done
+  // by the whole job. Errors: INVALID_ARGUMENT, out of range.
+  absl::Status StartEpoch(std::int64_t epoch, std::int64_t consumed = 0);
+
+  // The next optimizer step; nothing at the end of the epoch.
+  std::optional<StepShare> Next();
+
+  [[nodiscard]] std::int64_t epoch() const { return epoch_; }
+  // Samples of this epoch handed out so far, over all ranks.
+  [[nodiscard]] std::int64_t consumed() const { return consumed_; }
+  [[nodiscard]] std::int64_t num_samples() const { return num_samples_; }
+  // Optimizer steps of a whole epoch, the incomplete last one included.
+  [[nodiscard]] std::int64_t steps_per_epoch() const;
+
+ private:
+  DistributedSampler(std::int64_t num_samples, const Plan& plan, int rank, std::uint64_t seed);
+
+  std::int64_t num_samples_;
+  std::int64_t global_batch_size_;
+  std::int64_t micro_batch_size_;
+  int world_size_;
+  int rank_;
+  std::uint64_t seed_;
+  std::int64_t epoch_ = 0;
+  std::int64_t consumed_ = 0;
+  std::vector<std::int64_t> permutation_;  // of epoch_
+};
+
+}  // namespace ddl
+
+#endif  // DDL_SAMPLER_H_

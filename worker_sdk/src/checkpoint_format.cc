@@ -1,0 +1,156 @@
+// Encoding, checksum and careful decoding of checkpoints.
+#include "worker_sdk/src/checkpoint_format.h"
+
+#include <zlib.h>
+
+#include <bit>
+#include <cstdint>
+#include <cstring>
+#include <string>
+#include <type_traits>
+
+namespace ddl::internal {
+namespace {
+
+static_assert(std::endian::native == std::endian::little, "the format is little-endian");
+
+constexpr std::string_view kMagic = "DDLCKPT1";
+constexpr std::size_t kHeadBytes = kMagic.size() + sizeof(std::uint64_t) + sizeof(std::uint32_t);
+
+std::uint32_t Crc32(std::string_view bytes) {
+  // NOLINTNEXTLINE(cppcoreguidelines-pro-type-reinterpret-cast): zlib's own byte type.
+  const auto* const data = reinterpret_cast<const Bytef*>(bytes.data());
+  return static_cast<std::uint32_t>(::crc32_z(0, data, bytes.size()));
+}
+
+template <typename T>
+void Append(std::string* out, T value) {
+  static_assert(std::is_trivially_copyable_v<T>);
+  const std::size_t end = out->size();
+  out->resize(end + sizeof(T));
+  std::memcpy(out->data() + end, &value, sizeof(T));
+}
+
+void AppendText(std::string* out, std::string_view text) {
+  Append<std::uint64_t>(out, text.size());
+  out->append(text);
+}
+
+template <typename T>
+void AppendMap(std::string* out, const std::map<std::string, T>& map) {
+  Append<std::uint64_t>(out, map.size());
+  for (const auto& [name, value] : map) {
+    AppendText(out, name);
+    Append(out, value);
+  }
+}
+
+// Reads from the front of `bytes`; every read may fail at the end of it.
+class Reader {
+ public:
+  explicit Reader(std::string_view bytes) : bytes_(bytes) {}
+
+  template <typename T>
+  bool Read(T* value) {
+    if (bytes_.size() < sizeof(T)) {
+      return false;
+    }
+    std::memcpy(value, bytes_.data(), sizeof(T));
+    bytes_.remove_prefix(sizeof(T));
+    return true;
+  }
+
+  bool Read(std::string* text) {
+    std::uint64_t length = 0;
+    if (!Read(&length) || bytes_.size() < length) {
+      return false;
+    }
+    text->assign(bytes_.substr(0, length));
+    bytes_.remove_prefix(length);
+    return true;
+  }
+
+  bool Read(std::vector<float>* values) {
+    std::uint64_t count = 0;
+    if (!Read(&count) || bytes_.size() / sizeof(float) < count) {
+      return false;
+    }
+    values->resize(count);
+    if (count > 0) {
+      std::memcpy(values->data(), bytes_.data(), count * sizeof(float));
+    }
+    bytes_.remove_prefix(count * sizeof(float));
+    return true;
+  }
+
+  template <typename T>
+  bool Read(std::map<std::string, T>* map) {
+    std::uint64_t count = 0;
+    if (!Read(&count)) {
+      return false;
+    }
+    for (std::uint64_t i = 0; i < count; ++i) {
+      std::string name;
+      if (!Read(&name) || !Read(&(*map)[name])) {
+        return false;
+      }
+    }
+    return true;
+  }
+
+  [[nodiscard]] bool AtEnd() const { return bytes_.empty(); }
+
+ private:
+  std::string_view bytes_;
+};
+
+}  // namespace
+
+std::string EncodeCheckpoint(const CheckpointState& state) {
+  std::string body;
+  Append(&body, state.step);
+  Append<std::uint64_t>(&body, state.tensors.size());
+  for (const auto& [name, values] : state.tensors) {
+    AppendText(&body, name);
+    Append<std::uint64_t>(&body, values.size());
+    const std::size_t end = body.size();
+    body.resize(end + values.size() * sizeof(float));
+    if (!values.empty()) {
+      std::memcpy(body.data() + end, values.data(), values.size() * sizeof(float));
+    }
+  }
+  AppendMap(&body, state.integers);
+  AppendMap(&body, state.reals);
+
+  std::string bytes(kMagic);
+  Append<std::uint64_t>(&bytes, body.size());
+  Append(&bytes, Crc32(body));
+  return bytes + body;
+}
+
+absl::StatusOr<CheckpointState> DecodeCheckpoint(std::string_view bytes) {
+  if (bytes.size() < kHeadBytes || bytes.substr(0, kMagic.size()) != kMagic) {
+    return absl::DataLossError("it does not begin like a checkpoint");
+  }
+  Reader head(bytes.substr(kMagic.size()));
+  std::uint64_t length = 0;
+  std::uint32_t crc = 0;
+  (void)(head.Read(&length) && head.Read(&crc));  // kHeadBytes are there
+  const std::string_view body = bytes.substr(kHeadBytes);
+  if (body.size() != length) {
+    return absl::DataLossError("it has " + std::to_string(body.size()) + " bytes of " +
+                               std::to_string(length));
+  }
+  if (Crc32(body) != crc) {
+    return absl::DataLossError("its checksum is wrong");
+  }
+  Reader reader(body);
+  CheckpointState state;
+  if (!reader.Read(&state.step) || !reader.Read(&state.tensors) || !reader.Read(&state.integers) ||
+      !reader.Read(&state.reals) || !reader.AtEnd()) {
+    return absl::DataLossError("its content does not follow the format");
+  }
+  return state;
+}
+
+}  // namespace ddl::internal

@@ -1,0 +1,139 @@
+// Flat gradient buckets and the sum-normalised reduction.
+#include "ddl/data_parallel.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <utility>
+
+#include "agent/base/check.h"
+#include "agent/base/status_macros.h"
+
+namespace ddl {
+namespace {
+
+// FNV-1a over names and lengths: equal on ranks that built the same model.
+std::uint64_t LayoutHash(const std::vector<Parameter>& parameters) {
+  std::uint64_t hash = 14695981039346656037U;
+  const auto add = [&hash](unsigned char byte) {
+    hash ^= byte;
+    hash *= 1099511628211U;
+  };
+  for (const Parameter& parameter : parameters) {
+    std::for_each(parameter.name.begin(), parameter.name.end(), add);
+    add(':');
+    std::string length = std::to_string(parameter.value.size());
+    length += ';';
+    std::for_each(length.begin(), length.end(), add);
+  }
+  return hash;
+}
+
+}  // namespace
+
+absl::StatusOr<DataParallel> DataParallel::Create(Backend* backend,
+                                                  std::vector<Parameter> parameters,
+                                                  const DataParallelOptions& options) {
+  DDL_CHECK(backend != nullptr);
+  for (const Parameter& parameter : parameters) {
+    if (parameter.value.size() != parameter.gradient.size()) {
+      return absl::InvalidArgumentError(
+          "parameter \"" + parameter.name + "\" has " + std::to_string(parameter.value.size()) +
+          " elements, its gradient " + std::to_string(parameter.gradient.size()));
+    }
+  }
+  DataParallel parallel(backend, std::move(parameters), options);
+  DDL_RETURN_IF_ERROR(parallel.CheckSameLayout());
+  DDL_RETURN_IF_ERROR(parallel.BroadcastParameters());
+  return parallel;
+}
+
+DataParallel::DataParallel(Backend* backend, std::vector<Parameter> parameters,
+                           const DataParallelOptions& options)
+    : backend_(backend), parameters_(std::move(parameters)) {
+  const std::size_t most = options.bucket_bytes / sizeof(float);
+  for (std::size_t i = parameters_.size(); i > 0; --i) {
+    const std::size_t elements = parameters_[i - 1].value.size();
+    if (buckets_.empty() || buckets_.back().elements + elements > most) {
+      buckets_.emplace_back();
+    }
+    buckets_.back().parameters.push_back(i - 1);
+    buckets_.back().elements += elements;
+  }
+}
+
+absl::Status DataParallel::CheckSameLayout() {
+  std::uint64_t hash = LayoutHash(parameters_);
+  const std::uint64_t mine = hash;
+  DDL_RETURN_IF_ERROR(backend_->Broadcast(std::as_writable_bytes(std::span(&hash, 1)), 0));
+  // Ranks whose layout is not rank 0's; all of them must learn it, or the rest
+  // would wait for a rank that has left.
+  std::array<double, 1> differing = {hash == mine ? 0.0 : 1.0};
+  DDL_RETURN_IF_ERROR(backend_->AllReduceSum(std::span<double>(differing)));
+  if (differing[0] > 0) {
+    std::string text = std::to_string(static_cast<int>(differing[0]));
+    text += " of " + std::to_string(backend_->world_size());
+    text += " ranks have other parameters (names or lengths) than rank 0";
+    if (hash != mine) {
+      text += ", rank " + std::to_string(backend_->rank()) + " among them";
+    }
+    return absl::FailedPreconditionError(text + "; every rank must build the same model");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status DataParallel::BroadcastParameters(int root) {
+  for (const Parameter& parameter : parameters_) {
+    DDL_RETURN_IF_ERROR(backend_->Broadcast(std::as_writable_bytes(parameter.value), root));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status DataParallel::AddMicroBatch(double loss_sum, double weight) {
+  if (!std::isfinite(weight) || weight < 0) {
+    return absl::InvalidArgumentError("a micro-batch of weight " + std::to_string(weight) +
+                                      "; the weight is its number of samples or tokens");
+  }
+  // A batch without weight has no say, whatever its loss came out as (0/0).
+  loss_sum_ += weight > 0 ? loss_sum : 0;
+  weight_ += weight;
+  return absl::OkStatus();
+}
+
+absl::StatusOr<StepResult> DataParallel::FinishStep() {
+  std::array<double, 2> totals = {loss_sum_, weight_};
+  loss_sum_ = 0;
+  weight_ = 0;
+  DDL_RETURN_IF_ERROR(backend_->AllReduceSum(std::span<double>(totals)));
+  const auto [loss_sum, weight] = totals;
+  for (const Bucket& bucket : buckets_) {
+    DDL_RETURN_IF_ERROR(ReduceBucket(bucket, weight));
+  }
+  return StepResult{weight > 0 ? loss_sum / weight : 0.0, weight};
+}
+
+absl::Status DataParallel::ReduceBucket(const Bucket& bucket, double weight) {
+  flat_.resize(bucket.elements);
+  auto position = flat_.begin();
+  for (const std::size_t index : bucket.parameters) {
+    const std::span<float> gradient = parameters_[index].gradient;
+    position = std::copy(gradient.begin(), gradient.end(), position);
+  }
+  DDL_RETURN_IF_ERROR(backend_->AllReduceSum(std::span<float>(flat_)));
+  std::size_t offset = 0;
+  for (const std::size_t index : bucket.parameters) {
+    for (float& element : parameters_[index].gradient) {
+      element = weight > 0 ? static_cast<float>(flat_[offset] / weight) : 0.0F;
+      ++offset;
+    }
+  }
+  return absl::OkStatus();
+}
+
+void DataParallel::ZeroGradients() {
+  for (const Parameter& parameter : parameters_) {
+    std::fill(parameter.gradient.begin(), parameter.gradient.end(), 0.0F);
+  }
+}
+
+}  // namespace ddl

@@ -1,0 +1,65 @@
+// Gateway: what a Context needs from its node's agent, as an interface, so that
+// a world of one and tests can do without an agent.
+#ifndef DDLAUNCH_WORKER_SDK_SRC_GATEWAY_H_
+#define DDLAUNCH_WORKER_SDK_SRC_GATEWAY_H_
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "ddl/context.h"
+
+namespace ddl::internal {
+
+// This worker's place. What Context's accessors return.
+struct Membership {
+  std::int64_t round = 0;
+  int rank = 0;
+  int local_rank = 0;
+  int world_size = 1;
+  int local_world_size = 1;
+  int node_rank = 0;
+  int num_nodes = 1;
+  int restart_count = 0;
+  std::string job_id = "none";
+  std::string address = "127.0.0.1";
+  std::string master_addr = "127.0.0.1";
+  int master_port = 0;
+  bool has_launcher = false;
+};
+
+// Thread safe. Errors as documented on Context's methods of the same names.
+class Gateway {
+ public:
+  using Timeout = std::chrono::milliseconds;
+
+  virtual ~Gateway() = default;
+  virtual absl::Status Publish(std::string_view key, std::string_view value) = 0;
+  virtual absl::StatusOr<std::string> Fetch(std::string_view key, Timeout timeout) = 0;
+  virtual absl::Status Barrier(std::string_view name, Timeout timeout) = 0;
+  // With the hash as the other side says it; Context checks it.
+  virtual absl::StatusOr<Plan> AgreePlan(const PlanDefaults& defaults, Timeout timeout) = 0;
+  virtual absl::Status ReportProgress(std::int64_t step, std::int64_t total_steps,
+                                      double samples_per_s) = 0;
+};
+
+// Makes contexts that were not read from the environment.
+struct ContextAccess {
+  static Context Make(Membership membership, std::shared_ptr<Gateway> gateway,
+                      const ContextOptions& options);
+};
+
+// INVALID_ARGUMENT when the key or value is beyond the wire's limits.
+absl::Status CheckKey(std::string_view key);
+absl::Status CheckKeyValue(std::string_view key, std::string_view value);
+
+// "30 s", "250 ms"
+std::string ToText(std::chrono::milliseconds duration);
+
+}  // namespace ddl::internal
+
+#endif  // DDLAUNCH_WORKER_SDK_SRC_GATEWAY_H_

@@ -1,0 +1,235 @@
+// Client of proto/ddlaunch/v1/worker_gateway.proto. Every call has a deadline.
+#include "worker_sdk/src/grpc_gateway.h"
+
+#include <grpcpp/grpcpp.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "agent/base/limits.h"
+#include "agent/base/status_macros.h"
+#include "ddlaunch/v1/worker_gateway.grpc.pb.h"
+
+namespace ddl::internal {
+namespace {
+
+namespace v1 = ::ddlaunch::v1;
+
+// For calls that the agent answers from memory.
+constexpr Gateway::Timeout kPromptTimeout = std::chrono::seconds(30);
+
+void SetDeadline(grpc::ClientContext* call, Gateway::Timeout timeout) {
+  // Far deadlines would overflow gRPC's clock; a year is for ever here.
+  constexpr Gateway::Timeout kLongest = std::chrono::hours(24 * 365);
+  call->set_deadline(std::chrono::system_clock::now() +
+                     std::min(std::max(timeout, Gateway::Timeout(0)), kLongest));
+}
+
+v1::LrScaling ToProto(LrScaling scaling) {
+  switch (scaling) {
+    case LrScaling::kNone:
+      return v1::LR_SCALING_NONE;
+    case LrScaling::kLinear:
+      return v1::LR_SCALING_LINEAR;
+    case LrScaling::kSqrt:
+      return v1::LR_SCALING_SQRT;
+  }
+  return v1::LR_SCALING_UNSPECIFIED;
+}
+
+void ToProto(const PlanDefaults& defaults, v1::PlanRequest* request) {
+  if (defaults.global_batch_size.has_value()) {
+    request->set_global_batch_size(*defaults.global_batch_size);
+  }
+  if (defaults.micro_batch_size.has_value()) {
+    request->set_micro_batch_size(*defaults.micro_batch_size);
+  }
+  if (defaults.max_micro_batch_size.has_value()) {
+    request->set_max_micro_batch_size(*defaults.max_micro_batch_size);
+  }
+  if (defaults.grad_accum_steps.has_value()) {
+    request->set_grad_accum_steps(*defaults.grad_accum_steps);
+  }
+  if (defaults.base_lr.has_value()) {
+    request->set_base_lr(*defaults.base_lr);
+  }
+  if (defaults.base_batch_size.has_value()) {
+    request->set_base_batch_size(*defaults.base_batch_size);
+  }
+  if (defaults.lr_scaling.has_value()) {
+    request->set_lr_scaling(ToProto(*defaults.lr_scaling));
+  }
+  if (defaults.warmup_steps.has_value()) {
+    request->set_warmup_steps(*defaults.warmup_steps);
+  }
+}
+
+Plan FromProto(const v1::Plan& message) {
+  Plan plan;
+  plan.world_size = message.world_size();
+  plan.global_batch_size = message.global_batch_size();
+  plan.micro_batch_size = message.micro_batch_size();
+  plan.grad_accum_steps = message.grad_accum_steps();
+  if (message.has_learning_rate()) {
+    plan.learning_rate = message.learning_rate();
+  }
+  plan.warmup_steps = message.warmup_steps();
+  plan.hash = message.hash();
+  return plan;
+}
+
+Membership FromProto(const v1::RegisterResponse& message) {
+  Membership membership;
+  membership.rank = message.rank();
+  membership.world_size = message.world_size();
+  membership.local_world_size = message.local_world_size();
+  membership.node_rank = message.node_rank();
+  membership.num_nodes = message.num_nodes();
+  membership.restart_count = message.restart_count();
+  membership.job_id = message.job_id();
+  membership.address = message.address().empty() ? membership.address : message.address();
+  membership.master_addr = message.master_addr();
+  membership.master_port = static_cast<int>(message.master_port());
+  membership.has_launcher = true;
+  return membership;
+}
+
+class GrpcGateway final : public Gateway {
+ public:
+  GrpcGateway(std::string address, std::int64_t round, int local_rank)
+      : address_(std::move(address)), round_(round), local_rank_(local_rank) {
+    grpc::ChannelArguments arguments;
+    arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
+    arguments.SetMaxReceiveMessageSize(static_cast<int>(limits::kMaxMessageBytes));
+    stub_ = v1::WorkerGateway::NewStub(
+        grpc::CreateCustomChannel(address_, grpc::InsecureChannelCredentials(), arguments));
+  }
+
+  absl::StatusOr<Membership> Register(Timeout timeout) {
+    v1::RegisterRequest request;
+    request.set_round(round_);
+    request.set_local_rank(local_rank_);
+    request.set_pid(::getpid());
+    grpc::ClientContext call;
+    SetDeadline(&call, timeout);
+    v1::RegisterResponse response;
+    DDL_RETURN_IF_ERROR(
+        Outcome(stub_->Register(&call, request, &response), "registering at the agent", timeout));
+    Membership membership = FromProto(response);
+    membership.round = round_;
+    membership.local_rank = local_rank_;
+    rank_ = membership.rank;
+    return membership;
+  }
+
+  absl::Status Publish(std::string_view key, std::string_view value) override {
+    DDL_RETURN_IF_ERROR(CheckKeyValue(key, value));
+    v1::PublishRequest request;
+    request.set_round(round_);
+    request.set_key(std::string(key));
+    request.set_value(std::string(value));
+    grpc::ClientContext call;
+    SetDeadline(&call, kPromptTimeout);
+    v1::PublishResponse response;
+    return Outcome(stub_->Publish(&call, request, &response),
+                   "publishing key \"" + std::string(key) + "\"", kPromptTimeout);
+  }
+
+  absl::StatusOr<std::string> Fetch(std::string_view key, Timeout timeout) override {
+    DDL_RETURN_IF_ERROR(CheckKey(key));
+    v1::FetchRequest request;
+    request.set_round(round_);
+    request.set_key(std::string(key));
+    grpc::ClientContext call;
+    SetDeadline(&call, timeout);
+    v1::FetchResponse response;
+    DDL_RETURN_IF_ERROR(Outcome(stub_->Fetch(&call, request, &response),
+                                "waiting for key \"" + std::string(key) + "\"", timeout));
+    return std::move(*response.mutable_value());
+  }
+
+  absl::Status Barrier(std::string_view name, Timeout timeout) override {
+    DDL_RETURN_IF_ERROR(CheckKey(name));
+    v1::BarrierRequest request;
+    request.set_round(round_);
+    request.set_name(std::string(name));
+    request.set_local_rank(local_rank_);
+    grpc::ClientContext call;
+    SetDeadline(&call, timeout);
+    v1::BarrierResponse response;
+    return Outcome(stub_->Barrier(&call, request, &response),
+                   "waiting for every rank at barrier \"" + std::string(name) + "\"", timeout);
+  }
+
+  absl::StatusOr<Plan> AgreePlan(const PlanDefaults& defaults, Timeout timeout) override {
+    v1::AgreePlanRequest request;
+    request.set_round(round_);
+    request.set_local_rank(local_rank_);
+    ToProto(defaults, request.mutable_defaults());
+    grpc::ClientContext call;
+    SetDeadline(&call, timeout);
+    v1::AgreePlanResponse response;
+    DDL_RETURN_IF_ERROR(Outcome(stub_->AgreePlan(&call, request, &response),
+                                "agreeing on the training plan with the other ranks", timeout));
+    return FromProto(response.plan());
+  }
+
+  absl::Status ReportProgress(std::int64_t step, std::int64_t total_steps,
+                              double samples_per_s) override {
+    v1::ReportProgressRequest request;
+    request.set_round(round_);
+    request.set_local_rank(local_rank_);
+    request.set_step(step);
+    request.set_total_steps(total_steps);
+    request.set_samples_per_s(samples_per_s);
+    grpc::ClientContext call;
+    SetDeadline(&call, kPromptTimeout);
+    v1::ReportProgressResponse response;
+    return Outcome(stub_->ReportProgress(&call, request, &response), "reporting progress",
+                   kPromptTimeout);
+  }
+
+ private:
+  // Who was doing what, and what the agent says about it.
+  absl::Status Outcome(const grpc::Status& status, const std::string& doing,
+                       Timeout timeout) const {
+    if (status.ok()) {
+      return absl::OkStatus();
+    }
+    std::string text = (rank_ < 0 ? "local rank " + std::to_string(local_rank_)
+                                  : "rank " + std::to_string(rank_)) +
+                       ", " + doing;
+    if (status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED) {
+      text += ": not done within " + ToText(timeout);
+    }
+    if (status.error_code() == grpc::StatusCode::UNAVAILABLE) {
+      text += ": the agent at " + address_ + " cannot be reached; is its ddlaunch still running?";
+    }
+    // gRPC's own words for a passed deadline say nothing more.
+    if (!status.error_message().empty() && status.error_message() != "Deadline Exceeded") {
+      text += ": " + status.error_message();
+    }
+    return {static_cast<absl::StatusCode>(status.error_code()), text};
+  }
+
+  const std::string address_;
+  const std::int64_t round_;
+  const int local_rank_;
+  int rank_ = -1;  // set once, before the gateway is shared
+  std::unique_ptr<v1::WorkerGateway::Stub> stub_;
+};
+
+}  // namespace
+
+absl::StatusOr<Registration> RegisterAtGateway(const std::string& address, std::int64_t round,
+                                               int local_rank, Gateway::Timeout timeout) {
+  auto gateway = std::make_shared<GrpcGateway>(address, round, local_rank);
+  Registration registration;
+  DDL_ASSIGN_OR_RETURN(registration.membership, gateway->Register(timeout));
+  registration.gateway = std::move(gateway);
+  return registration;
+}
+
+}  // namespace ddl::internal

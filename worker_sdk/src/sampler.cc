@@ -1,0 +1,144 @@
+// The permutation of an epoch and each rank's share of every step.
+#include "ddl/sampler.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdio>
+#include <limits>
+#include <numeric>
+#include <string>
+#include <utility>
+
+#include "agent/base/check.h"
+#include "agent/base/status_macros.h"
+
+namespace ddl {
+namespace {
+
+// SplitMix64 (Steele, Lea, Flood: "Fast splittable pseudorandom number
+// generators", 2014), with the constants of Vigna's reference.
+class SplitMix64 {
+ public:
+  explicit SplitMix64(std::uint64_t state) : state_(state) {}
+
+  std::uint64_t Next() {
+    state_ += 0x9E3779B97F4A7C15U;
+    return Mix(state_);
+  }
+
+  // Uniform in 0 .. bound-1: values that would make it uneven are drawn again.
+  std::uint64_t Below(std::uint64_t bound) {
+    const std::uint64_t most = std::numeric_limits<std::uint64_t>::max();
+    const std::uint64_t limit = most - (most % bound + 1) % bound;
+    std::uint64_t value = Next();
+    while (value > limit) {
+      value = Next();
+    }
+    return value % bound;
+  }
+
+  static std::uint64_t Mix(std::uint64_t z) {
+    z = (z ^ (z >> 30U)) * 0xBF58476D1CE4E5B9U;
+    z = (z ^ (z >> 27U)) * 0x94D049BB133111EBU;
+    return z ^ (z >> 31U);
+  }
+
+ private:
+  std::uint64_t state_;
+};
+
+}  // namespace
+
+std::vector<std::int64_t> Permutation(std::int64_t count, std::uint64_t seed, std::int64_t epoch) {
+  DDL_CHECK(count >= 0);
+  std::vector<std::int64_t> order(static_cast<std::size_t>(count));
+  std::iota(order.begin(), order.end(), std::int64_t{0});
+  // The seed is mixed first: otherwise (seed, epoch) and (seed + 1, epoch - 1)
+  // would begin alike.
+  SplitMix64 random(SplitMix64::Mix(seed) + static_cast<std::uint64_t>(epoch));
+  for (std::size_t i = order.size(); i > 1; --i) {
+    std::swap(order[i - 1], order[random.Below(i)]);
+  }
+  return order;
+}
+
+IndexRange ShareOf(std::int64_t count, int rank, int world_size) {
+  DDL_CHECK(count >= 0 && rank >= 0 && rank < world_size);
+  const std::int64_t whole = count / world_size;
+  const std::int64_t rest = count % world_size;  // the first `rest` ranks have one more
+  const std::int64_t begin = whole * rank + std::min<std::int64_t>(rank, rest);
+  return {begin, begin + whole + (rank < rest ? 1 : 0)};
+}
+
+absl::StatusOr<DistributedSampler> DistributedSampler::Create(std::int64_t num_samples,
+                                                              const Plan& plan, int rank,
+                                                              std::uint64_t seed) {
+  if (num_samples < 1) {
+    return absl::InvalidArgumentError("the data set has " + std::to_string(num_samples) +
+                                      " samples; there is nothing to train on");
+  }
+  if (plan.global_batch_size < 1 || plan.micro_batch_size < 1 || plan.world_size < 1) {
+    return absl::InvalidArgumentError("the plan has no batch sizes: " + plan.ToString());
+  }
+  if (rank < 0 || rank >= plan.world_size) {
+    return absl::InvalidArgumentError("rank " + std::to_string(rank) + " is not in a world of " +
+                                      std::to_string(plan.world_size));
+  }
+  if (num_samples < plan.world_size && rank == 0) {
+    std::fprintf(stderr,
+                 "ddl: warning: %lld samples for %lld ranks: some ranks have nothing to do in any "
+                 "step; use more data or fewer workers\n",
+                 static_cast<long long>(num_samples), static_cast<long long>(plan.world_size));
+  }
+  DistributedSampler sampler(num_samples, plan, rank, seed);
+  DDL_RETURN_IF_ERROR(sampler.StartEpoch(0));
+  return sampler;
+}
+
+DistributedSampler::DistributedSampler(std::int64_t num_samples, const Plan& plan, int rank,
+                                       std::uint64_t seed)
+    : num_samples_(num_samples),
+      global_batch_size_(plan.global_batch_size),
+      micro_batch_size_(plan.micro_batch_size),
+      world_size_(static_cast<int>(plan.world_size)),
+      rank_(rank),
+      seed_(seed) {}
+
+absl::Status DistributedSampler::StartEpoch(std::int64_t epoch, std::int64_t consumed) {
+  if (epoch < 0 || consumed < 0 || consumed > num_samples_) {
+    return absl::InvalidArgumentError(
+        "epoch " + std::to_string(epoch) + " from sample " + std::to_string(consumed) +
+        " is out of range: a data set of " + std::to_string(num_samples_) +
+        " samples; was the state written for other data?");
+  }
+  epoch_ = epoch;
+  consumed_ = consumed;
+  permutation_ = Permutation(num_samples_, seed_, epoch);
+  return absl::OkStatus();
+}
+
+std::optional<StepShare> DistributedSampler::Next() {
+  if (consumed_ >= num_samples_) {
+    return std::nullopt;
+  }
+  StepShare share;
+  share.step_in_epoch = (consumed_ + global_batch_size_ - 1) / global_batch_size_;
+  share.global_samples = std::min(global_batch_size_, num_samples_ - consumed_);
+  const IndexRange mine = ShareOf(share.global_samples, rank_, world_size_);
+  const std::span<const std::int64_t> samples =
+      std::span(permutation_)
+          .subspan(static_cast<std::size_t>(consumed_ + mine.begin),
+                   static_cast<std::size_t>(mine.size()));
+  const auto micro = static_cast<std::size_t>(micro_batch_size_);
+  for (std::size_t begin = 0; begin < samples.size(); begin += micro) {
+    share.micro_batches.push_back(samples.subspan(begin, std::min(micro, samples.size() - begin)));
+  }
+  consumed_ += share.global_samples;
+  return share;
+}
+
+std::int64_t DistributedSampler::steps_per_epoch() const {
+  return (num_samples_ + global_batch_size_ - 1) / global_batch_size_;
+}
+
+}  // namespace ddl
