@@ -22,10 +22,6 @@
 namespace ddl::cli {
 namespace {
 
-constexpr int kExitUsage = 2;
-constexpr int kExitNotExecutable = 126;  // as in shells
-constexpr int kExitNotFound = 127;
-
 absl::StatusOr<std::string> ParseText(std::string_view text) {
   return std::string(text);
 }
@@ -346,21 +342,6 @@ absl::StatusOr<ParseResult> ParseCommandLine(int argc, const char* const* argv,
                                              const Surroundings& surroundings) {
   const std::vector<std::string> args(argv + std::min(argc, 1), argv + argc);
   return ParseCommandLine(args, surroundings);
-}
-
-int ExitCodeFor(const absl::Status& status) {
-  switch (status.code()) {
-    case absl::StatusCode::kOk:
-      return 0;
-    case absl::StatusCode::kInvalidArgument:
-      return kExitUsage;
-    case absl::StatusCode::kPermissionDenied:
-      return kExitNotExecutable;
-    case absl::StatusCode::kNotFound:
-      return kExitNotFound;
-    default:
-      return 1;
-  }
 }
 
 }  // namespace ddl::cli

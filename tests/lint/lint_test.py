@@ -121,8 +121,10 @@ class LintTest(unittest.TestCase):
     def test_dead_source(self):
         tree = {"agent/x/a.cc": "// A.\n", "agent/x/CMakeLists.txt": "# X.\nlib(SRCS aa.cc)\n"}
         self.assert_one(self.findings(tree), "agent/x/a.cc", "dead code")
-        tree["agent/CMakeLists.txt"] = "# A.\nlib(SRCS x/a.cc)\n"
-        self.assertEqual(self.findings(tree), [])
+        for directory, name in (("agent", "x/a.cc"), ("tests", "../agent/x/a.cc"),
+                                ("tests", "${PROJECT_SOURCE_DIR}/agent/x/a.cc")):
+            good = {**tree, f"{directory}/CMakeLists.txt": f"# A.\nlib(SRCS {name})\n"}
+            self.assertEqual(self.findings(good), [])
 
     def test_path_of_one_machine(self):
         path = "/" + "work/x"

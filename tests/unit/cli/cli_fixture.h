@@ -19,6 +19,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/match.h"
 #include "launcher/cli/parse.h"
+#include "launcher/exit_code.h"
 
 namespace ddl::cli {
 
