@@ -345,7 +345,10 @@ void Node::On(const core::RoundStart& message) {
 }
 
 void Node::OnWorkerExit(const WorkerExit& exit) {
-  if (exit.ok()) {
+  // Once the round is over we end the workers ourselves: by these two signals.
+  const bool by_us = (state_ != State::kRunning || stop_signal_ != 0) &&
+                     (exit.term_signal == SIGTERM || exit.term_signal == SIGKILL);
+  if (exit.ok() || by_us) {
     return;
   }
   failures_.push_back(ToFailure(exit, host_));

@@ -1,6 +1,9 @@
 # How this project declares its targets.
 #   ddl_library(name SRCS ... DEPS ...)
-#   ddl_test(name LABEL unit|golden|sim|integration|e2e|... SRCS ... DEPS ...)
+#   ddl_test(name LABEL unit|golden|sim|integration|e2e|... [TIMEOUT s] [TSAN] SRCS ... DEPS ...)
+# TSAN marks a test that the thread sanitizer can judge: one that links no gRPC
+# (Debian's is not instrumented, and its locks look like races). It gets the
+# label tsan too, and is built by the target ddl_tsan_tests.
 include_guard(GLOBAL)
 
 set(DDL_WARNINGS -Wall -Wextra -Wpedantic -Werror -Wshadow -Wnon-virtual-dtor)
@@ -15,6 +18,8 @@ if(DDL_SANITIZE)
   add_link_options(-fsanitize=${DDL_SANITIZE})
 endif()
 
+add_custom_target(ddl_tsan_tests)
+
 function(ddl_library name)
   cmake_parse_arguments(arg "" "" "SRCS;DEPS" ${ARGN})
   add_library(${name} STATIC ${arg_SRCS})
@@ -24,7 +29,7 @@ function(ddl_library name)
 endfunction()
 
 function(ddl_test name)
-  cmake_parse_arguments(arg "" "LABEL;TIMEOUT" "SRCS;DEPS" ${ARGN})
+  cmake_parse_arguments(arg "TSAN" "LABEL;TIMEOUT" "SRCS;DEPS" ${ARGN})
   if(NOT BUILD_TESTING)
     return()
   endif()
@@ -37,5 +42,10 @@ function(ddl_test name)
   endif()
   # One CTest entry a program: starting a program costs more than most tests.
   add_test(NAME ${name} COMMAND ${name})
-  set_tests_properties(${name} PROPERTIES LABELS ${arg_LABEL} TIMEOUT ${arg_TIMEOUT})
+  set(labels ${arg_LABEL})
+  if(arg_TSAN)
+    list(APPEND labels tsan)
+    add_dependencies(ddl_tsan_tests ${name})
+  endif()
+  set_tests_properties(${name} PROPERTIES LABELS "${labels}" TIMEOUT ${arg_TIMEOUT})
 endfunction()

@@ -51,7 +51,8 @@ Surroundings SurroundingsOfThisProcess(const char* const* environ);
 
 // `args` without argv[0]. Errors: INVALID_ARGUMENT, a usage error; NOT_FOUND
 // and PERMISSION_DENIED, the program (see program.h). Each message is one line
-// that names the flag or variable and its value.
+// that names the flag or variable and its value; launcher/exit_code.h has their
+// exit codes.
 absl::StatusOr<ParseResult> ParseCommandLine(const std::vector<std::string>& args,
                                              const Surroundings& surroundings);
 absl::StatusOr<ParseResult> ParseCommandLine(int argc, const char* const* argv,

@@ -55,7 +55,7 @@ std::string FindOnPath(const std::string& name, const std::string& cwd,
   for (;;) {
     const std::size_t colon = path.find(':');
     const std::string entry(path.substr(0, colon));
-    const std::string file =
+    std::string file =
         entry.empty() ? Absolute(name, cwd) : absl::StrCat(Absolute(entry, cwd), "/", name);
     const FileKind kind = KindOf(file);
     if (kind == FileKind::kExecutable) {

@@ -19,6 +19,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/match.h"
 #include "launcher/cli/parse.h"
+#include "launcher/exit_code.h"
 
 namespace ddl::cli {
 
@@ -42,7 +43,7 @@ class CliTest : public testing::Test {
 
   // A file below the test's directory; its full path.
   std::string WriteFile(const std::string& name, std::string_view text, bool executable) const {
-    const std::string path = dir_ + "/" + name;
+    std::string path = dir_ + "/" + name;
     std::filesystem::create_directories(std::filesystem::path(path).parent_path());
     std::ofstream(path) << text;
     using std::filesystem::perms;
