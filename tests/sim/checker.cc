@@ -194,9 +194,14 @@ void Checker::CheckReply(const Step& step, const Reply& reply) {
     return;
   }
   if (std::holds_alternative<Rejected>(reply.message)) {
-    agent->second.gone = true;
+    if (agent->second.admitted) {
+      agent->second.gone = true;
+    } else {
+      job.agents.erase(agent);  // it never was part of the job, and may ask again
+    }
     return;
   }
+  agent->second.admitted = true;
   if (agent->second.gone) {
     Fail(absl::StrCat(to, " is told something, but is gone"));
   }

@@ -125,7 +125,7 @@ void World::Deliver(const Reply& reply) {
   Agent& agent = *it->second;
   agent.last_down = std::max(agent.last_down, now_ + dice_.Ms(0, 60));
   At(agent.last_down, kWord, [this, &agent, stream = agent.stream, message = reply.message] {
-    const auto receive = [this, &agent, stream, message] {
+    const auto receive = [&agent, stream, message] {
       if (stream == agent.stream && agent.stream_up) {
         agent.Receive(message);
       }
