@@ -1,3 +1,4 @@
+// The invariants, checked after every step.
 #include "tests/sim/checker.h"
 
 #include <algorithm>

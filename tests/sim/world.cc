@@ -1,3 +1,4 @@
+// The simulated world: time, network and faults from one seed.
 #include "tests/sim/world.h"
 
 #include <algorithm>

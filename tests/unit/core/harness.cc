@@ -1,3 +1,4 @@
+// What tests of one job share.
 #include "tests/unit/core/harness.h"
 
 #include <algorithm>
