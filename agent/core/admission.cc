@@ -1,3 +1,4 @@
+// Whether an introduction is acceptable, by itself and beside the first one.
 #include "agent/core/admission.h"
 
 #include <cstddef>

@@ -1,3 +1,4 @@
+// Job, the routing of events and the agents that come and return.
 #include "agent/core/job.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Which node gets which rank.
 #include "agent/core/membership.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// The one plan of a job, held across rounds.
 #include "agent/core/plan_agreement.h"
 
 #include <utility>

@@ -1,3 +1,4 @@
+// All jobs of a coordinator: routing and limits.
 #include "agent/core/rendezvous.h"
 
 #include <utility>

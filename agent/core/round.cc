@@ -1,3 +1,4 @@
+// One round: its members and what each is told.
 #include "agent/core/round.h"
 
 #include <utility>

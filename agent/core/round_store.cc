@@ -1,3 +1,4 @@
+// Keys and barriers of one round.
 #include "agent/core/round_store.h"
 
 #include <utility>

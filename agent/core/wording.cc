@@ -1,3 +1,4 @@
+// Names and numbers as people read them.
 #include "agent/core/wording.h"
 
 #include <chrono>

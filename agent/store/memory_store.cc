@@ -1,3 +1,4 @@
+// A store that forgets with its process.
 #include "agent/store/memory_store.h"
 
 namespace ddl::store {

@@ -92,9 +92,10 @@ std::string LastLines(std::string_view text, std::size_t count) {
     }
     text = text.substr(0, newline);
   }
+  std::reverse(lines.begin(), lines.end());
   std::string joined;
-  for (auto it = lines.rbegin(); it != lines.rend(); ++it) {
-    joined.append(*it).push_back('\n');
+  for (const std::string_view line : lines) {
+    joined.append(line).push_back('\n');
   }
   if (!joined.empty()) {
     joined.pop_back();

@@ -93,7 +93,7 @@ std::string HostName() {
 }  // namespace
 
 struct WorkerGroup::Impl {
-  Impl(const LaunchConfig& launch_config, std::unique_ptr<Supervisor> owned_supervisor,
+  Impl(LaunchConfig launch_config, std::unique_ptr<Supervisor> owned_supervisor,
        const ConsoleOptions& console);
 
   absl::Status Start(const RoundInfo& round);
@@ -137,9 +137,9 @@ struct WorkerGroup::Impl {
   std::optional<absl::Status> lost;  // the supervisor is gone; to be told by OnReady
 };
 
-WorkerGroup::Impl::Impl(const LaunchConfig& launch_config,
-                        std::unique_ptr<Supervisor> owned_supervisor, const ConsoleOptions& console)
-    : config(launch_config),
+WorkerGroup::Impl::Impl(LaunchConfig launch_config, std::unique_ptr<Supervisor> owned_supervisor,
+                        const ConsoleOptions& console)
+    : config(std::move(launch_config)),
       supervisor(std::move(owned_supervisor)),
       pump(console, wake.get()),
       files(config) {
@@ -259,7 +259,7 @@ absl::Status WorkerGroup::Impl::Start(const RoundInfo& round) {
   busy = true;
   stopping = kill_sent = none_left = false;
   live = 0;
-  const absl::Status started = SpawnAll(round);
+  absl::Status started = SpawnAll(round);
   if (!started.ok()) {
     Abort();
     return started;

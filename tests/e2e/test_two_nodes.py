@@ -34,7 +34,7 @@ class TwoNodesTest(E2eTest):
                           per_node=(["--node-rank=0"], ["--node-rank=0"]))
         codes = [job.wait().returncode for job in jobs]
         self.assertNotIn(0, codes)
-        self.assertIn("rank 0", jobs[0].stderr + jobs[1].stderr)
+        self.assertIn("--node-rank=0 is claimed twice", jobs[0].stderr + jobs[1].stderr)
 
     def test_failure_on_one_node_ends_both_with_its_code(self):
         script = self.script("fail.sh", 'test "$RANK" = 3 && exit 5; sleep 600\n')

@@ -1,3 +1,4 @@
+// Effects as one line of text each.
 #include "tests/golden/render.h"
 
 #include <chrono>

@@ -1,3 +1,4 @@
+// Runs a transcript: commands in, effects out.
 #include "tests/golden/transcript.h"
 
 #include <algorithm>

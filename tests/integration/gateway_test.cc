@@ -64,14 +64,19 @@ class TestNode {
   std::thread thread_;
 };
 
+core::AgentConnected Pinned(core::AgentConnected hello, std::int32_t node_rank) {
+  hello.node_rank = node_rank;
+  return hello;
+}
+
 // Both nodes at once: a round starts only when both have joined.
 struct TwoNodes {
   std::unique_ptr<Coordinator> coordinator = StartCoordinator();
   std::unique_ptr<TestNode> a, b;
   TwoNodes() {
     std::thread other(
-        [this] { b = std::make_unique<TestNode>(coordinator->port(), SomeHello("b", 2, 1)); });
-    a = std::make_unique<TestNode>(coordinator->port(), SomeHello("a", 2, 2));
+        [this] { b = std::make_unique<TestNode>(coordinator->port(), Pinned(SomeHello("b", 2, 1), 1)); });
+    a = std::make_unique<TestNode>(coordinator->port(), Pinned(SomeHello("a", 2, 2), 0));
     other.join();
   }
 };

@@ -1,3 +1,4 @@
+// A simulated agent.
 #include "tests/sim/agent.h"
 
 #include <utility>

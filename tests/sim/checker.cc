@@ -1,3 +1,4 @@
+// The invariants, checked after every step.
 #include "tests/sim/checker.h"
 
 #include <algorithm>
@@ -82,6 +83,10 @@ void Checker::AfterStep(Instant now, const Event& event, const Effects& effects,
         Fail("something is stored after the job ended");
       }
       step.job.ended = persist->ended;
+    } else if (const auto* const arm = std::get_if<ArmTimer>(&effect)) {
+      if (arm->deadline < now) {
+        Fail("a timer is armed for the past");
+      }
     }
   }
   if (!known) {
@@ -123,7 +128,8 @@ void Checker::NoteEvent(const Step& step) {
     NoteWord(step, sender);
   }
   if (const auto* const gone = std::get_if<AgentDisconnected>(&step.event)) {
-    if (const auto it = job.agents.find(gone->agent.incarnation); it != job.agents.end()) {
+    const auto it = job.agents.find(gone->agent.incarnation);
+    if (it != job.agents.end() && it->second.connected) {
       it->second.connected = false;
       it->second.disconnected_at = step.now;
     }
@@ -189,9 +195,14 @@ void Checker::CheckReply(const Step& step, const Reply& reply) {
     return;
   }
   if (std::holds_alternative<Rejected>(reply.message)) {
-    agent->second.gone = true;
+    if (agent->second.admitted) {
+      agent->second.gone = true;
+    } else {
+      job.agents.erase(agent);  // it never was part of the job, and may ask again
+    }
     return;
   }
+  agent->second.admitted = true;
   if (agent->second.gone) {
     Fail(absl::StrCat(to, " is told something, but is gone"));
   }

@@ -33,7 +33,8 @@ class Checker {
   struct Agent {
     AgentConnected hello;
     bool connected = true;
-    bool gone = false;  // left, refused, or past its grace
+    bool admitted = false;  // it was told something else than a refusal
+    bool gone = false;      // left, given up, or past its grace
     Instant disconnected_at;
     Instant last_heard;
     std::uint32_t port = 0;

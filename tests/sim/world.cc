@@ -1,3 +1,4 @@
+// The simulated world: time, network and faults from one seed.
 #include "tests/sim/world.h"
 
 #include <algorithm>
@@ -17,6 +18,7 @@ constexpr std::size_t kMaxReplayWords = 256;
 // No run lasts longer once faults have stopped: the longest join timeout, a few
 // rounds, and the time an ended job waits for those that never leave.
 constexpr Duration kHealingTime = std::chrono::seconds(400);
+constexpr std::uint64_t kMaxActions = 1'000'000;
 
 bool NamesARound(const Event& event) {
   return std::holds_alternative<WorkerFailed>(event) ||
@@ -124,7 +126,7 @@ void World::Deliver(const Reply& reply) {
   Agent& agent = *it->second;
   agent.last_down = std::max(agent.last_down, now_ + dice_.Ms(0, 60));
   At(agent.last_down, kWord, [this, &agent, stream = agent.stream, message = reply.message] {
-    const auto receive = [this, &agent, stream, message] {
+    const auto receive = [&agent, stream, message] {
       if (stream == agent.stream && agent.stream_up) {
         agent.Receive(message);
       }
@@ -353,9 +355,9 @@ std::string World::Run() {
   After(std::chrono::seconds(4), [this] { Janitor(); });
   ScheduleFault();
   const Instant limit = Instant{} + scenario_.faults_until + kHealingTime;
-  while (!actions_.empty() && checker_.violation().empty()) {
-    if (actions_.top().at > limit) {
-      break;
+  while (!actions_.empty() && checker_.violation().empty() && actions_.top().at <= limit) {
+    if (num_actions_ > kMaxActions) {
+      return "the run never comes to rest: timers or words without end";
     }
     now_ = actions_.top().at;
     const std::function<void()> run = actions_.top().run;

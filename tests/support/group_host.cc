@@ -16,7 +16,7 @@
 
 #include "agent/base/clock.h"
 #include "agent/base/unique_fd.h"
-#include "launcher/worker/failure_report.h"
+#include "launcher/exit_code.h"
 #include "launcher/worker/supervisor.h"
 #include "launcher/worker/worker_group.h"
 
@@ -52,10 +52,10 @@ int Run(ddl::WorkerGroup& group, int signals) {
       return 1;
     }
     for (const ddl::WorkerExit& exit : *exits) {
-      ddl::core::WorkerFailure failure;
-      failure.exit_code = exit.exit_code;
-      failure.term_signal = exit.term_signal;
-      exit_code = exit_code != 0 ? exit_code : ddl::ExitCode(failure);
+      if (exit_code == 0) {
+        exit_code =
+            exit.term_signal != 0 ? ddl::kSignalExitBase + exit.term_signal : exit.exit_code;
+      }
     }
   }
   return exit_code;
@@ -81,7 +81,7 @@ int main(int argc, char** argv) {
   round.job_id = "host";
   if (const absl::Status started = group.Start(round); !started.ok()) {
     std::fprintf(stderr, "%s\n", started.ToString().c_str());
-    return ddl::ExitCode(started);
+    return ddl::ExitCodeFor(started);
   }
   const int exit_code = Run(group, signals.get());
   group.FlushConsole(std::chrono::seconds(10));

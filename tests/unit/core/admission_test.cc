@@ -1,3 +1,4 @@
+// Introductions that are refused.
 #include "agent/core/admission.h"
 
 #include <gtest/gtest.h>

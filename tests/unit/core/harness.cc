@@ -1,3 +1,4 @@
+// What tests of one job share.
 #include "tests/unit/core/harness.h"
 
 #include <algorithm>
@@ -33,6 +34,7 @@ void Harness::Give(const Event& event) {
     } else if (auto* const reply = std::get_if<Reply>(&effect)) {
       replies_.push_back(std::move(*reply));
     } else if (auto* const arm = std::get_if<ArmTimer>(&effect)) {
+      ASSERT_GE(arm->deadline, now_) << "a timer for the past would fire for ever";
       timers_[arm->id] = arm->deadline;
     } else if (auto* const explain = std::get_if<Explain>(&effect)) {
       explains_.push_back(std::move(*explain));

@@ -1,3 +1,4 @@
+// Ranks: pinned, kept, or by arrival.
 #include "agent/core/membership.h"
 
 #include <gmock/gmock.h>

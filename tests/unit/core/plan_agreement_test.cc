@@ -1,3 +1,4 @@
+// One plan, or a refusal that names both sides.
 #include "agent/core/plan_agreement.h"
 
 #include <gtest/gtest.h>

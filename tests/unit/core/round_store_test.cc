@@ -1,3 +1,4 @@
+// Keys and barriers.
 #include "agent/core/round_store.h"
 
 #include <gmock/gmock.h>

@@ -1,3 +1,4 @@
+// Words.
 #include "agent/core/wording.h"
 
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// The memory store.
 #include "agent/store/memory_store.h"
 
 #include <gtest/gtest.h>

@@ -53,7 +53,10 @@ class ProcessTreeTest : public ::testing::Test {
   }
   void TearDown() override {
     if (child_ > 0) {
-      ::kill(child_, SIGKILL);
+      // Each by its pid: a grandchild may not have come to its prctl yet.
+      for (const pid_t pid : pids_) {
+        ::kill(pid, SIGKILL);
+      }
       ::waitpid(child_, nullptr, 0);
     }
   }

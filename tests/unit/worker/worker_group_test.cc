@@ -492,6 +492,22 @@ TEST(WorkerGroup, OwnerKilledWhileItSpawns_NobodyLives) {
   }
 }
 
+TEST(WorkerGroup, OpenFilesTooFew_RaisedIfTheHardLimitAllowsElseAnError) {
+  const auto run = [](const std::string& limits) {
+    const pid_t shell = ::fork();
+    if (shell == 0) {
+      const std::string script = limits + "; exec " DDL_GROUP_HOST " 32 /bin/true";
+      ::execl("/bin/sh", "sh", "-c", script.c_str(), nullptr);
+      ::_exit(126);
+    }
+    int status = 0;
+    EXPECT_EQ(::waitpid(shell, &status, 0), shell);
+    return WEXITSTATUS(status);
+  };
+  EXPECT_EQ(run("ulimit -Sn 64"), 0);
+  EXPECT_EQ(run("exec 2>/dev/null; ulimit -n 64"), 1);
+}
+
 TEST(WorkerGroup, OwnerEnds_ItsExitCodeAndTemporaryFilesGone) {
   const TemporaryDirectory directory;
   ASSERT_EQ(::setenv("TMPDIR", directory.path().c_str(), 1), 0);
