@@ -6,7 +6,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 deploy/install-packages.sh build
 cmake --preset release
-ninja -C build/release -j "$(nproc)"
+ninja -C build/release -j "$(nproc)" ddlaunch train_bin
 
 echo "+ build/release/bin/ddlaunch --nproc_per_node=4 train_bin"
 exec build/release/bin/ddlaunch --nproc_per_node=4 train_bin
