@@ -450,8 +450,8 @@ std::optional<Instant> WorkerGroup::deadline() const {
   return impl_->kill_at;
 }
 
-void WorkerGroup::FlushConsole(Duration timeout) {
-  impl_->pump.Flush(timeout);
+bool WorkerGroup::FlushConsole(Duration timeout) {
+  return impl_->pump.Flush(timeout);
 }
 
 void WorkerGroup::Print(std::string lines) {

@@ -101,7 +101,8 @@ class WorkerGroup {
   // Thread safe.
   void Print(std::string lines);
   // Waits, at most `timeout`, until the console has taken all output.
-  void FlushConsole(Duration timeout);
+  // False: it has not.
+  bool FlushConsole(Duration timeout);
   // Where this job's log files are; empty: nowhere (yet).
   [[nodiscard]] std::string log_directory() const;
 

@@ -6,6 +6,7 @@
 #include <string>
 #include <utility>
 
+#include "agent/base/host.h"
 #include "agent/base/ids.h"
 #include "agent/base/status_macros.h"
 #include "agent/base/unique_fd.h"
@@ -22,6 +23,11 @@ TEST(NewRandomId, ManyCalls_AllDifferentHexadecimal) {
     ids.insert(id);
   }
   EXPECT_EQ(ids.size(), 1000U);
+}
+
+TEST(JoinHostPort, V6_GetsBrackets) {
+  EXPECT_EQ(JoinHostPort("10.0.0.1", 29400), "10.0.0.1:29400");
+  EXPECT_EQ(JoinHostPort("::1", 29400), "[::1]:29400");
 }
 
 bool IsOpen(int fd) {
