@@ -1,33 +1,25 @@
 // Ties the supervisor (who lives), the log pump (what they say) and the round's
-// state together. A worker goes kStarting -> kRunning -> kExited (its output is
-// being read) -> reported; the group is idle when the supervisor has said that
-// nobody is left and every exit has been reported. Nothing here waits: every
-// answer that may not come has an instant at which it is given up.
+// workers together. The group is idle when the supervisor has said that nobody
+// is left and every exit has been reported. Nothing here waits: every answer
+// that may not come has an instant at which it is given up.
 #include "launcher/worker/worker_group.h"
 
 #include <fcntl.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <csignal>
-#include <ctime>
-#include <deque>
-#include <map>
-#include <set>
 #include <utility>
 
 #include "agent/base/check.h"
-#include "agent/base/limits.h"
 #include "agent/base/status_macros.h"
 #include "agent/base/unique_fd.h"
-#include "launcher/exit_code.h"
 #include "launcher/worker/log_files.h"
 #include "launcher/worker/process_tree.h"
+#include "launcher/worker/round_workers.h"
 #include "launcher/worker/start_error.h"
 #include "launcher/worker/supervisor.h"
-#include "launcher/worker/text.h"
 #include "launcher/worker/tree_killer.h"
 #include "launcher/worker/worker_env.h"
 #include "launcher/worker/worker_streams.h"
@@ -35,32 +27,7 @@
 namespace ddl {
 namespace {
 
-constexpr std::size_t kErrorLines = 20;
 constexpr std::size_t kMaxLeftNamed = 16;
-
-enum class WorkerState : std::uint8_t { kStarting, kRunning, kExited };
-
-struct Worker {
-  WorkerState state = WorkerState::kStarting;
-  WorkerExit exit;         // filled in when it has exited
-  std::string error_file;  // where it would be
-  Instant report_by{};     // kExited: with its output or without
-};
-
-std::int64_t WallTimeS() {
-  return static_cast<std::int64_t>(std::time(nullptr));
-}
-
-int StartExitCode(const absl::Status& status) {
-  switch (status.code()) {
-    case absl::StatusCode::kNotFound:
-      return kExitNotFound;
-    case absl::StatusCode::kPermissionDenied:
-      return kExitNotExecutable;
-    default:
-      return kExitFailure;
-  }
-}
 
 void Earlier(std::optional<Instant>& first, std::optional<Instant> other) {
   if (other.has_value() && (!first.has_value() || *other < *first)) {
@@ -100,20 +67,12 @@ struct WorkerGroup::Impl {
   void KillAll(Instant now);
   void TakeEvents(Instant now);
   void Take(const SupervisorEvent& event, Instant now);
-  void TakeSpawned(const SupervisorEvent& event);
-  void TakeSpawnFailed(const SupervisorEvent& event);
-  void TakeExit(const SupervisorEvent& event, Instant now);
-  void TakeLeftBehind(const SupervisorEvent& event);
   void TakeAllGone(const SupervisorEvent& event);
-  void ReportStartFailure(WorkerId id, const absl::Status& status);
   void PrintLeftBehind();
   void OnTime(Instant now);
-  void CollectReports(Instant now);
-  void FillFailure(Worker& worker, const DrainedWorker& drained) const;
   bool FinishLost(Instant now);
   void FinishRound();
   void NoteSupervisor(const absl::Status& status);
-  [[nodiscard]] bool AnyStarting() const;
   [[nodiscard]] std::optional<Instant> FirstDeadline() const;
 
   const LaunchConfig config;
@@ -126,18 +85,14 @@ struct WorkerGroup::Impl {
   const UniqueFd null{::open("/dev/null", O_RDONLY | O_CLOEXEC)};
   LogPump pump;
   LogFiles files;
+  RoundWorkers workers;
   bool temporary_known = false;  // the supervisor will remove it
 
   WorkerId last_id = kEveryWorker;
   WorkerId last_ticket = 0;
 
   // Of the round.
-  std::map<WorkerId, Worker> workers;  // until reported
-  std::set<WorkerId> alive;            // asked for, and their end not told yet
-  std::deque<WorkerId> ended;          // in that order
-  std::vector<WorkerExit> reports;     // for the next OnReady
-  bool busy = false;                   // from Start until nobody is left
-  bool start_failed = false;           // and told
+  bool busy = false;  // from Start until nobody is left
   bool stopping = false;
   bool kill_sent = false;
   bool none_left = false;
@@ -156,7 +111,8 @@ WorkerGroup::Impl::Impl(LaunchConfig launch_config, std::unique_ptr<Supervisor> 
       timeouts(group_timeouts),
       supervisor(std::move(owned_supervisor)),
       pump(console, wake.get()),
-      files(config) {
+      files(config),
+      workers(pump, timeouts.output) {
   WatchReadable(epoll.get(), supervisor->poll_fd());
   WatchReadable(epoll.get(), wake.get());
 }
@@ -178,11 +134,10 @@ absl::Status WorkerGroup::Impl::SpawnOne(const RoundInfo& round, std::int32_t lo
   request.stderr_fd = err.write_end.get();
   DDL_RETURN_IF_ERROR(supervisor->Spawn(request));
 
-  Worker& worker = workers[request.worker];
-  worker.error_file = worker_files.error_file;
-  worker.exit.local_rank = local_rank;
-  worker.exit.rank = round.first_rank + local_rank;
-  alive.insert(request.worker);
+  WorkerExit exit;
+  exit.local_rank = local_rank;
+  exit.rank = round.first_rank + local_rank;
+  workers.Add(request.worker, exit, worker_files.error_file, !files.kept_directory().empty());
   pump.Add(request.worker, StreamsOf(config, round, local_rank, worker_files, out, err));
   return absl::OkStatus();
 }
@@ -210,9 +165,10 @@ absl::Status WorkerGroup::Impl::Start(const RoundInfo& round) {
     return *lost;
   }
   DDL_RETURN_IF_ERROR(EnsureOpenFiles(round.nproc));
-  start_failed = stopping = kill_sent = none_left = false;
+  stopping = kill_sent = none_left = false;
+  workers.Begin();
   absl::Status started = SpawnAll(round);
-  busy = started.ok() || !alive.empty();
+  busy = started.ok() || workers.any_alive();
   if (supervisor->gone()) {
     NoteSupervisor(started);
   }
@@ -220,7 +176,7 @@ absl::Status WorkerGroup::Impl::Start(const RoundInfo& round) {
   if (started.ok()) {
     start_by = now + timeouts.start;
   } else if (busy) {
-    workers.clear();  // nothing of it is reported but the status
+    workers.DropReports();  // but for the status
     KillAll(now);
   }
   return started;
@@ -255,96 +211,28 @@ void WorkerGroup::Impl::TakeEvents(Instant now) {
 void WorkerGroup::Impl::Take(const SupervisorEvent& event, Instant now) {
   switch (event.type) {
     case SupervisorEventType::kSpawned:
-      TakeSpawned(event);
-      return;
+      workers.TakeSpawned(event);
+      break;
     case SupervisorEventType::kSpawnFailed:
-      TakeSpawnFailed(event);
-      return;
+      workers.TakeSpawnFailed(event.worker, StartError(config, event));
+      break;
     case SupervisorEventType::kExited:
-      TakeExit(event, now);
-      return;
+      if (workers.TakeExit(event, now) && !workers.any_alive() && event.none_left != 0 &&
+          !kill_sent) {
+        none_left = true;
+      }
+      break;
     case SupervisorEventType::kLeftBehind:
-      TakeLeftBehind(event);
-      return;
+      left_behind.push_back(LeftBehindText(event.pid, static_cast<char>(event.status)));
+      workers.TakeLeftBehind(event, left_behind.back());
+      break;
     case SupervisorEventType::kAllGone:
       TakeAllGone(event);
-      return;
+      break;
   }
-}
-
-void WorkerGroup::Impl::TakeSpawned(const SupervisorEvent& event) {
-  const auto it = workers.find(event.worker);
-  if (it != workers.end() && it->second.state == WorkerState::kStarting) {
-    it->second.state = WorkerState::kRunning;
-    it->second.exit.pid = event.pid;
-  }
-  if (start_by.has_value() && !AnyStarting()) {
+  if (!workers.any_starting()) {
     start_by.reset();
   }
-}
-
-void WorkerGroup::Impl::TakeSpawnFailed(const SupervisorEvent& event) {
-  if (alive.erase(event.worker) != 0) {
-    ReportStartFailure(event.worker, StartError(config, event));
-  }
-}
-
-// The first one's alone: what keeps one from starting keeps them all.
-void WorkerGroup::Impl::ReportStartFailure(WorkerId id, const absl::Status& status) {
-  const auto it = workers.find(id);
-  if (it == workers.end()) {
-    return;
-  }
-  if (!std::exchange(start_failed, true)) {
-    WorkerExit& exit = it->second.exit;
-    exit.exit_code = StartExitCode(status);
-    exit.wall_time_s = WallTimeS();
-    exit.error_text = CleanText(std::string(status.message()), limits::kMaxErrorTextBytes);
-    reports.push_back(std::move(exit));
-  }
-  workers.erase(it);
-  start_by.reset();
-}
-
-void WorkerGroup::Impl::TakeExit(const SupervisorEvent& event, Instant now) {
-  if (alive.erase(event.worker) == 0) {
-    return;
-  }
-  if (alive.empty() && event.none_left != 0 && !kill_sent) {
-    none_left = true;
-  }
-  const auto it = workers.find(event.worker);
-  if (it == workers.end()) {
-    return;  // its start was given up, or all of it
-  }
-  Worker& worker = it->second;
-  worker.state = WorkerState::kExited;
-  worker.exit.pid = event.pid;
-  worker.exit.wall_time_s = event.wall_time_s;
-  if (WIFSIGNALED(event.status)) {
-    worker.exit.term_signal = WTERMSIG(event.status);
-  } else {
-    worker.exit.exit_code = WEXITSTATUS(event.status);
-  }
-  worker.report_by = now + timeouts.output;
-  ended.push_back(event.worker);
-  // Answered through `wake`.
-  pump.Drain(event.worker, worker.exit.ok() ? "" : worker.error_file);
-}
-
-void WorkerGroup::Impl::TakeLeftBehind(const SupervisorEvent& event) {
-  std::string text = LeftBehindText(event.pid, static_cast<char>(event.status));
-  const auto it = workers.find(event.worker);
-  if (alive.erase(event.worker) != 0 && it != workers.end()) {
-    WorkerExit& exit = it->second.exit;
-    exit.pid = event.pid;
-    exit.term_signal = SIGKILL;
-    exit.wall_time_s = WallTimeS();
-    exit.error_text = text;
-    reports.push_back(std::move(exit));
-    workers.erase(it);
-  }
-  left_behind.push_back(std::move(text));
 }
 
 void WorkerGroup::Impl::TakeAllGone(const SupervisorEvent& event) {
@@ -368,30 +256,14 @@ void WorkerGroup::Impl::PrintLeftBehind() {
   left_behind.clear();
 }
 
-bool WorkerGroup::Impl::AnyStarting() const {
-  for (const auto& [id, worker] : workers) {
-    if (worker.state == WorkerState::kStarting) {
-      return true;
-    }
-  }
-  return false;
-}
-
 // What is due by now.
 void WorkerGroup::Impl::OnTime(Instant now) {
   if (start_by.has_value() && now >= *start_by) {
     start_by.reset();
-    for (const auto& [id, worker] : workers) {
-      if (worker.state == WorkerState::kStarting) {
-        ReportStartFailure(
-            id, absl::DeadlineExceededError(
-                    "starting " + config.program_name + " takes longer than " +
-                    std::to_string(
-                        std::chrono::duration_cast<std::chrono::seconds>(timeouts.start).count()) +
-                    " s; does its file system hang?"));
-        break;
-      }
-    }
+    const auto start_s = std::chrono::duration_cast<std::chrono::seconds>(timeouts.start).count();
+    workers.TakeStartTimeout(
+        absl::DeadlineExceededError("starting " + config.program_name + " takes longer than " +
+                                    std::to_string(start_s) + " s; does its file system hang?"));
   }
   if (kill_at.has_value() && now >= *kill_at) {
     KillAll(now);
@@ -400,43 +272,6 @@ void WorkerGroup::Impl::OnTime(Instant now) {
     answer_by.reset();
     supervisor->GiveUp();
     TakeEvents(now);
-  }
-}
-
-void WorkerGroup::Impl::FillFailure(Worker& worker, const DrainedWorker& drained) const {
-  WorkerExit& exit = worker.exit;
-  exit.error_text = drained.error_text;
-  if (exit.error_text.empty()) {
-    exit.error_text =
-        CleanText(LastLines(drained.stderr_tail, kErrorLines), limits::kMaxErrorTextBytes);
-  } else if (!files.kept_directory().empty()) {
-    exit.error_file = CleanText(worker.error_file, limits::kMaxTextBytes);
-  }
-}
-
-// The workers whose output is read, and those for which that takes too long.
-void WorkerGroup::Impl::CollectReports(Instant now) {
-  for (const DrainedWorker& drained : pump.TakeDrained()) {
-    const auto it = workers.find(drained.worker);
-    if (it == workers.end()) {
-      continue;
-    }
-    if (!it->second.exit.ok()) {
-      FillFailure(it->second, drained);
-    }
-    reports.push_back(std::move(it->second.exit));
-    workers.erase(it);
-  }
-  while (!ended.empty()) {
-    const auto it = workers.find(ended.front());
-    if (it != workers.end()) {
-      if (now < it->second.report_by) {
-        return;
-      }
-      reports.push_back(std::move(it->second.exit));
-      workers.erase(it);
-    }
-    ended.pop_front();
   }
 }
 
@@ -463,9 +298,7 @@ bool WorkerGroup::Impl::FinishLost(Instant now) {
 
 void WorkerGroup::Impl::FinishRound() {
   pump.CloseAll();
-  workers.clear();
-  alive.clear();
-  ended.clear();
+  workers.Begin();
   busy = false;
   start_by.reset();
   kill_at.reset();
@@ -492,13 +325,7 @@ std::optional<Instant> WorkerGroup::Impl::FirstDeadline() const {
   Earlier(first, kill_at);
   Earlier(first, answer_by);
   Earlier(first, supervisor->deadline());
-  for (const WorkerId id : ended) {
-    const auto it = workers.find(id);
-    if (it != workers.end()) {
-      Earlier(first, it->second.report_by);
-      break;
-    }
-  }
+  Earlier(first, workers.deadline());
   return first;
 }
 
@@ -542,16 +369,16 @@ absl::StatusOr<std::vector<WorkerExit>> WorkerGroup::OnReady(Instant now) {
     if (impl.FinishLost(now)) {
       return *impl.lost;
     }
-    return std::exchange(impl.reports, {});
+    return impl.workers.TakeReports();
   }
-  impl.CollectReports(now);
-  if (impl.busy && impl.alive.empty() && !impl.none_left) {
+  impl.workers.CollectReports(now);
+  if (impl.busy && !impl.workers.any_alive() && !impl.none_left) {
     impl.KillAll(now);  // what the workers left behind
   }
-  if (impl.busy && impl.none_left && impl.workers.empty()) {
+  if (impl.busy && impl.none_left && !impl.workers.any_to_report()) {
     impl.FinishRound();
   }
-  return std::exchange(impl.reports, {});
+  return impl.workers.TakeReports();
 }
 
 bool WorkerGroup::idle() const {
