@@ -4,9 +4,7 @@
 #include <sys/resource.h>
 
 #include <cerrno>
-#include <filesystem>
 #include <string>
-#include <system_error>
 
 #include "launcher/worker/errno_text.h"
 
@@ -25,14 +23,7 @@ absl::Status ExecError(const LaunchConfig& config, int error) {
       config.program_name == path ? path : config.program_name + " (" + path + ")";
   const std::string text = ErrnoText("cannot execute " + shown, error);
   switch (error) {
-    case ENOENT: {
-      std::error_code ignored;
-      return absl::NotFoundError(std::filesystem::exists(path, ignored)
-                                     ? text +
-                                           "; the interpreter that its first line names, or "
-                                           "its dynamic loader, does not exist"
-                                     : text);
-    }
+    case ENOENT:
     case ENOTDIR:
       return absl::NotFoundError(text);
     case ENOEXEC:
@@ -58,6 +49,10 @@ absl::Status StartError(const LaunchConfig& config, const SupervisorEvent& event
   switch (event.step) {
     case SpawnStep::kExec:
       return ExecError(config, error);
+    case SpawnStep::kInterpreter:
+      return absl::NotFoundError(std::string(ExecError(config, error).message()) +
+                                 "; the interpreter that its first line names, or its dynamic "
+                                 "loader, does not exist");
     case SpawnStep::kChdir:
       return absl::InvalidArgumentError(
           ErrnoText("cannot change to the workers' directory " + config.cwd, error));
