@@ -1,8 +1,6 @@
 // The life of a node.
 #include "launcher/node.h"
 
-#include <poll.h>
-
 #include <algorithm>
 #include <array>
 #include <csignal>
@@ -21,6 +19,8 @@
 #include "launcher/log.h"
 #include "launcher/net/meeting_place.h"
 #include "launcher/net/port_reservation.h"
+#include "launcher/poll_until.h"
+#include "launcher/round_values.h"
 #include "launcher/signals.h"
 #include "launcher/worker/failure_report.h"
 #include "launcher/worker/supervisor.h"
@@ -41,39 +41,6 @@ constexpr Duration kFlushTimeoutStopped = std::chrono::seconds(1);
 
 bool IsStopSignal(int signal) {
   return signal != SIGUSR1 && signal != SIGUSR2;
-}
-
-core::WorkerFailure ToFailure(const WorkerExit& exit, const std::string& host) {
-  core::WorkerFailure failure;
-  failure.rank = exit.rank;
-  failure.local_rank = exit.local_rank;
-  failure.pid = exit.pid;
-  failure.host = host;
-  failure.exit_code = exit.exit_code;
-  failure.term_signal = exit.term_signal;
-  failure.wall_time_s = exit.wall_time_s;
-  failure.error_text = exit.error_text;
-  failure.error_file = exit.error_file;
-  return failure;
-}
-
-RoundInfo ToRoundInfo(const core::RoundStart& start, const LaunchConfig& config,
-                      const std::string& gateway) {
-  RoundInfo info;
-  info.round = start.round;
-  info.restart_count = start.restart_count;
-  info.max_restarts = start.max_restarts;
-  info.node_rank = start.node_rank;
-  info.num_nodes = start.num_nodes;
-  info.first_rank = start.first_rank;
-  info.nproc = start.nproc;
-  info.world_size = start.world_size;
-  info.master_addr = start.master_addr;
-  info.master_port = static_cast<std::uint16_t>(start.master_port);
-  info.gateway = gateway;
-  info.job_id = config.job_id;
-  info.plan = start.plan;
-  return info;
 }
 
 class Node {
@@ -257,15 +224,7 @@ void Node::Wait() const {
                              {client_->poll_fd(), POLLIN, 0},
                              {gateway_->poll_fd(), POLLIN, 0},
                              {group_->poll_fd(), POLLIN, 0}}};
-  timespec timeout{};
-  if (deadline.has_value()) {
-    const Duration left = std::max(*deadline - MonotonicNow(), Duration::zero());
-    const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(left);
-    timeout.tv_sec = seconds.count();
-    timeout.tv_nsec = (left - seconds).count();
-  }
-  // EINTR is a spurious wake-up: the loop comes back.
-  ::ppoll(fds.data(), fds.size(), deadline.has_value() ? &timeout : nullptr, nullptr);
+  PollUntil(fds, deadline);
 }
 
 void Node::Dispatch(Instant now) {
@@ -354,7 +313,7 @@ void Node::On(const core::RoundStart& message) {
     return;  // the stop crossed it on the way: the answer to it is RoundStop
   }
   gateway_->BeginRound(message, place_.own_address);
-  const RoundInfo info = ToRoundInfo(message, config_, gateway_->target());
+  const RoundInfo info = ToRoundInfo(message, config_.job_id, gateway_->target());
   log::Debug(absl::StrCat("round ", info.round, ": node ", info.node_rank, " of ", info.num_nodes,
                           ", ranks ", info.first_rank, " to ", info.first_rank + info.nproc - 1,
                           " of ", info.world_size, ", master ", info.master_addr, ":",
@@ -518,8 +477,7 @@ int Node::Leave() {
   const Instant deadline = MonotonicNow() + kLeaveTimeout;
   while (!client_->closed() && MonotonicNow() < deadline) {
     std::array<pollfd, 1> fds{{{client_->poll_fd(), POLLIN, 0}}};
-    constexpr int kPollMs = 100;
-    ::poll(fds.data(), fds.size(), kPollMs);
+    PollUntil(fds, deadline);
     client_->OnReady(MonotonicNow());
   }
   if (place_.coordinator != nullptr) {
@@ -533,8 +491,9 @@ int Node::Leave() {
 
 int RunNode(const LaunchConfig& config, std::unique_ptr<Supervisor> supervisor,
             const SignalSet& signals) {
-  // NOLINTNEXTLINE(cppcoreguidelines-owning-memory): never taken down, see node.h.
-  return (new Node(config, std::move(supervisor), signals))->Run();
+  // Never taken down, see node.h.
+  static Node* const node = new Node(config, std::move(supervisor), signals);
+  return node->Run();
 }
 
 }  // namespace ddl

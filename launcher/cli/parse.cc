@@ -1,8 +1,11 @@
 // From raw flags to a LaunchConfig: see parse.h.
 #include "launcher/cli/parse.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <filesystem>
 #include <limits>
 #include <optional>

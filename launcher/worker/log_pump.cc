@@ -453,8 +453,7 @@ void LogPump::Thread::ShowWhatIsDue() {
 int LogPump::Thread::TimeoutMs() const {
   std::optional<Instant> first;
   for (const auto& [id, stream] : streams_) {
-    const std::optional<Instant> due =
-        stream.lines.has_value() ? stream.lines->deadline() : std::nullopt;
+    const auto due = stream.lines.has_value() ? stream.lines->deadline() : std::nullopt;
     if (due.has_value() && (!first.has_value() || *due < *first)) {
       first = due;
     }
@@ -463,8 +462,7 @@ int LogPump::Thread::TimeoutMs() const {
     return -1;
   }
   const auto ms = std::chrono::ceil<std::chrono::milliseconds>(*first - MonotonicNow()).count();
-  constexpr std::int64_t kMaxMs = 1000;
-  return static_cast<int>(std::clamp<std::int64_t>(ms, 0, kMaxMs));
+  return static_cast<int>(std::clamp<std::int64_t>(ms, 0, 1000));
 }
 
 LogPump::LogPump(const ConsoleOptions& console, int notify_fd)

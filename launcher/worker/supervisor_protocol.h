@@ -34,7 +34,7 @@ struct SupervisorRequest {
   WorkerId worker = kEveryWorker;  // kKillAll: the ticket that its answer names
   std::int32_t signal = 0;
   std::int32_t timeout_ms = 0;           // kKillAll
-  std::array<char, kMaxPathBytes> path;  // kRemoveAtEnd only; else not sent
+  std::array<char, kMaxPathBytes> path{};  // kRemoveAtEnd only; else not sent
 };
 inline constexpr std::size_t kRequestHeaderBytes = offsetof(SupervisorRequest, path);
 

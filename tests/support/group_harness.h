@@ -195,9 +195,9 @@ class GroupHarness {
     const auto it = std::find_if(exits_.begin(), exits_.end(), [local_rank](const auto& exit) {
       return exit.local_rank == local_rank;
     });
-    static const WorkerExit kNone;
+    static const WorkerExit none;
     EXPECT_NE(it, exits_.end()) << "no exit of local rank " << local_rank;
-    return it == exits_.end() ? kNone : *it;
+    return it == exits_.end() ? none : *it;
   }
 
   WorkerGroup& group() { return *group_; }

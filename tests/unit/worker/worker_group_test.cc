@@ -28,7 +28,6 @@ using test::Lines;
 using test::ShellConfig;
 using test::TemporaryDirectory;
 using ::testing::AllOf;
-using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -96,7 +95,7 @@ TEST(WorkerGroup, EverySignalThatKills_ReportedByNumber) {
   for (int signal = 1; signal <= 31; ++signal) {
     const std::set<int> not_deadly = {SIGCHLD, SIGCONT, SIGSTOP, SIGTSTP,
                                       SIGTTIN, SIGTTOU, SIGURG,  SIGWINCH};
-    if (not_deadly.count(signal) == 0) {
+    if (!not_deadly.contains(signal)) {
       signals.push_back(signal);
     }
   }
