@@ -3,6 +3,7 @@
 
 #include <sys/resource.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <string>
 
@@ -71,16 +72,19 @@ absl::Status StartError(const LaunchConfig& config, const SupervisorEvent& event
 
 absl::Status EnsureOpenFiles(std::int32_t nproc) {
   // Each worker: two pipes' read ends and two files that stay. Then those on
-  // the way to the supervisor, which come and go, and ddlaunch's own (gRPC).
+  // the way to the supervisor, which come and go (four of each worker, should
+  // its request have to wait for room), and ddlaunch's own (gRPC).
   constexpr rlim_t kPerWorker = 4;
+  constexpr rlim_t kPerWaitingWorker = 4;
   constexpr rlim_t kOwn = 48;
   const rlim_t enough = static_cast<rlim_t>(nproc) * kPerWorker + kOwn;
+  const rlim_t plenty = enough + static_cast<rlim_t>(nproc) * kPerWaitingWorker;
   rlimit limit{};
-  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= enough) {
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= plenty) {
     return absl::OkStatus();
   }
   if (limit.rlim_max >= enough) {
-    limit.rlim_cur = enough;
+    limit.rlim_cur = std::min(plenty, limit.rlim_max);
     ::setrlimit(RLIMIT_NOFILE, &limit);
     return absl::OkStatus();
   }

@@ -6,6 +6,7 @@
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <cstring>
@@ -29,6 +30,7 @@ using test::ShellConfig;
 using test::TemporaryDirectory;
 using ::testing::AllOf;
 using ::testing::ElementsAre;
+using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
@@ -72,6 +74,23 @@ pid_t StartHost(const std::vector<std::string>& arguments) {
   }
   return pid;
 }
+
+// Stopped from its construction to Continue or the end.
+class StoppedProcess {
+ public:
+  explicit StoppedProcess(pid_t pid) : pid_(pid) {
+    ::kill(pid_, SIGSTOP);
+    siginfo_t info{};
+    ::waitid(P_PID, static_cast<id_t>(pid_), &info, WSTOPPED | WNOWAIT);
+  }
+  ~StoppedProcess() { Continue(); }
+  StoppedProcess(const StoppedProcess&) = delete;
+  StoppedProcess& operator=(const StoppedProcess&) = delete;
+  void Continue() const { ::kill(pid_, SIGCONT); }
+
+ private:
+  pid_t pid_;
+};
 
 // ---- how workers end ------------------------------------------------------
 
@@ -162,6 +181,39 @@ TEST(WorkerGroup, ErrorFile_PreferredToStderr) {
   EXPECT_EQ(harness.exit_of(0).error_text, "the cause");
   EXPECT_EQ(harness.exit_of(0).error_file,
             harness.group().log_directory() + "/attempt_0/0/error.json");
+}
+
+TEST(WorkerGroup, ErrorFilePathNotUtf8_ReportedAsUtf8) {
+  const TemporaryDirectory directory;
+  LaunchConfig config =
+      ShellConfig("echo '{\"message\":\"the cause\"}' > $TORCHELASTIC_ERROR_FILE; exit 1", 1);
+  config.log_dir = directory / "logs\xff";
+  GroupHarness harness(config);
+  ASSERT_TRUE(harness.Start().ok());
+  ASSERT_TRUE(harness.RunUntilIdle());
+  EXPECT_EQ(harness.exit_of(0).error_text, "the cause");
+  EXPECT_THAT(harness.exit_of(0).error_file,
+              AllOf(HasSubstr("/logs?/"), EndsWith("/attempt_0/0/error.json")));
+}
+
+TEST(WorkerGroup, SocketFullOfSpawns_AllStart) {
+  constexpr int kMany = 300;
+  LaunchConfig config = ShellConfig("", kMany);
+  config.argv = {"/bin/true"};
+  GroupHarness harness(config);
+  {
+    const StoppedProcess stopped(harness.supervisor_pid());
+    ASSERT_TRUE(harness.Start().ok());
+    // The rest of the queue, with its descriptors.
+    for (int i = 0; i < kMany; ++i) {
+      harness.group().Forward(SIGURG);
+    }
+    ASSERT_TRUE(harness.group().deadline().has_value());
+  }
+  ASSERT_TRUE(harness.RunUntilIdle());
+  ASSERT_THAT(harness.exits(), SizeIs(kMany));
+  EXPECT_TRUE(std::all_of(harness.exits().begin(), harness.exits().end(),
+                          [](const WorkerExit& exit) { return exit.ok(); }));
 }
 
 TEST(WorkerGroup, NoErrorFile_LastLinesOfStderr) {
@@ -283,7 +335,7 @@ TEST(WorkerGroup, DescriptorsRunOutInStart_NothingReportedAndBusyUntilAllAreGone
   ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &former), 0);
   std::vector<UniqueFd> used;  // enough for the limit, too few left for eight
   rlimit tight = former;
-  tight.rlim_cur = 100;
+  tight.rlim_cur = 120;  // more than Start asks for
   ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &tight), 0);
   do {
     used.emplace_back(::open("/dev/null", O_RDONLY | O_CLOEXEC));
@@ -303,23 +355,6 @@ TEST(WorkerGroup, DescriptorsRunOutInStart_NothingReportedAndBusyUntilAllAreGone
 }
 
 // ---- a supervisor that takes its time: so does exec on a slow file server --
-
-// Stopped from its construction to Continue or the end.
-class StoppedProcess {
- public:
-  explicit StoppedProcess(pid_t pid) : pid_(pid) {
-    ::kill(pid_, SIGSTOP);
-    siginfo_t info{};
-    ::waitid(P_PID, static_cast<id_t>(pid_), &info, WSTOPPED | WNOWAIT);
-  }
-  ~StoppedProcess() { Continue(); }
-  StoppedProcess(const StoppedProcess&) = delete;
-  StoppedProcess& operator=(const StoppedProcess&) = delete;
-  void Continue() const { ::kill(pid_, SIGCONT); }
-
- private:
-  pid_t pid_;
-};
 
 TEST(WorkerGroup, StopWhileSpawnsAreOutstanding_AllEnd) {
   GroupHarness harness(ShellConfig("exec sleep 1000", 4));
