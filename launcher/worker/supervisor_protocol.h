@@ -33,7 +33,7 @@ struct SupervisorRequest {
   SupervisorRequestType type{};
   WorkerId worker = kEveryWorker;  // kKillAll: the ticket that its answer names
   std::int32_t signal = 0;
-  std::int32_t timeout_ms = 0;           // kKillAll
+  std::int32_t timeout_ms = 0;             // kKillAll
   std::array<char, kMaxPathBytes> path{};  // kRemoveAtEnd only; else not sent
 };
 inline constexpr std::size_t kRequestHeaderBytes = offsetof(SupervisorRequest, path);
