@@ -6,6 +6,7 @@
 #include <string>
 #include <utility>
 
+#include "agent/base/edit_distance.h"
 #include "agent/base/host.h"
 #include "agent/base/ids.h"
 #include "agent/base/status_macros.h"
@@ -23,6 +24,12 @@ TEST(NewRandomId, ManyCalls_AllDifferentHexadecimal) {
     ids.insert(id);
   }
   EXPECT_EQ(ids.size(), 1000U);
+}
+
+TEST(EditDistance, Words_FewestChanges) {
+  EXPECT_EQ(EditDistance("", "abc"), 3U);
+  EXPECT_EQ(EditDistance("kitten", "sitting"), 3U);
+  EXPECT_EQ(EditDistance("same", "same"), 0U);
 }
 
 TEST(JoinHostPort, V6_GetsBrackets) {
