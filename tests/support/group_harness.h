@@ -104,8 +104,13 @@ class LifeLine {
       if (n > 0) {
         received_.append(bytes.data(), static_cast<std::size_t>(n));
       } else if (n == 0) {
+        // Nobody has it open: the end, or, for who waits for bytes, a pause
+        // between two rounds, of whose end poll(2) does not tell.
         ended_ = true;
-        return done();
+        if (done()) {
+          return true;
+        }
+        ::poll(nullptr, 0, 1);
       }
     }
     return true;

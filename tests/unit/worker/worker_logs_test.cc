@@ -73,6 +73,9 @@ int DescriptorOf(const std::string& path) {
 }
 
 TEST(WorkerLogs, LogFileSystemHangs_TheFailureIsReportedAllTheSame) {
+#ifdef __SANITIZE_THREAD__
+  GTEST_SKIP() << "puts a pipe in place of a file that another thread writes: a race by intent";
+#endif
   const TemporaryDirectory directory;
   LifeLine line;
   LaunchConfig config = ShellConfig("exec 9>$1; echo w >&9; read x < $2; echo out; exit 3", 1,
@@ -135,7 +138,7 @@ TEST(WorkerLogs, OneWorkerJob_NoPrefix) {
   GroupHarness harness(ShellConfig("printf 'a\\nb'", 1));
   ASSERT_TRUE(harness.Start().ok());
   ASSERT_TRUE(harness.RunUntilIdle());
-  EXPECT_EQ(harness.out(), "a\nb\n");
+  EXPECT_EQ(harness.out(), "a\nb") << "byte for byte";
 }
 
 TEST(WorkerLogs, PrefixTemplate_Filled) {
