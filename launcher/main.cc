@@ -67,7 +67,7 @@ int Main(int argc, char** argv) {
     return kExitFailure;
   }
   Say(command.notices);
-  return RunNode(command.config, *std::move(supervisor), signals);
+  ::_exit(RunNode(command.config, *std::move(supervisor), signals));
 }
 
 }  // namespace

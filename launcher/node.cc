@@ -196,8 +196,10 @@ absl::Status Node::Join() {
   if (!master_port.ok()) {
     return master_port.status();
   }
-  client_ =
-      std::make_unique<RendezvousClient>(place_.endpoint, MakeHello(*master_port), MonotonicNow());
+  client_ = std::make_unique<RendezvousClient>(
+      place_.coordinator != nullptr ? place_.coordinator->InProcessChannel()
+                                    : RendezvousClient::NewChannel(place_.endpoint),
+      place_.endpoint, MakeHello(*master_port), MonotonicNow());
   return absl::OkStatus();
 }
 
@@ -446,7 +448,6 @@ int Node::Leave() {
     place_.coordinator->WaitUntilNoSessions(kLeaveTimeout);
   }
   group_->FlushConsole(kFlushTimeout);
-  log::SetSink(nullptr);
   return result_->exit_code;
 }
 
@@ -454,7 +455,8 @@ int Node::Leave() {
 
 int RunNode(const LaunchConfig& config, std::unique_ptr<Supervisor> supervisor,
             const SignalSet& signals) {
-  return Node(config, std::move(supervisor), signals).Run();
+  // NOLINTNEXTLINE(cppcoreguidelines-owning-memory): never taken down, see node.h.
+  return (new Node(config, std::move(supervisor), signals))->Run();
 }
 
 }  // namespace ddl

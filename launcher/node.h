@@ -22,6 +22,10 @@ class SignalSet;
 // root cause's (its own code, or 128 + signal), 128 + signal when the user
 // stopped it, 126 / 127 for a program that cannot be executed, else 1; 2 for a
 // request that cannot be met. Says on stderr what went wrong.
+// Nothing is left to be done then but to end the process, with _exit: two gRPC
+// servers and their threads are not taken down one by one, which would take as
+// long as the start of the workers. The supervisor sees the end and removes the
+// gateway's directory.
 // REQUIRES: `supervisor` was forked and signals are blocked (see signals.h).
 int RunNode(const LaunchConfig& config, std::unique_ptr<Supervisor> supervisor,
             const SignalSet& signals);

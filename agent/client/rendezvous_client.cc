@@ -27,17 +27,15 @@ std::int64_t Seconds(Duration duration) {
 
 class RendezvousClient::Impl {
  public:
-  Impl(std::string endpoint, core::AgentConnected hello, Instant now)
+  Impl(const std::shared_ptr<grpc::Channel>& channel, std::string endpoint,
+       core::AgentConnected hello, Instant now)
       : endpoint_(std::move(endpoint)),
         hello_(std::move(hello)),
         inbox_(std::make_shared<StreamReactor::Inbox>()),
         started_(now),
         give_up_at_(now + hello_.join_timeout),
         notice_at_(now + kNoticeAfter) {
-    grpc::ChannelArguments arguments;
-    wire::ConfigureChannel(&arguments);
-    stub_ = ddlaunch::v1::Rendezvous::NewStub(
-        grpc::CreateCustomChannel(endpoint_, grpc::InsecureChannelCredentials(), arguments));
+    stub_ = ddlaunch::v1::Rendezvous::NewStub(channel);
     Open();
   }
 
@@ -226,8 +224,15 @@ class RendezvousClient::Impl {
   Instant heartbeat_at_{};
 };
 
-RendezvousClient::RendezvousClient(std::string endpoint, core::AgentConnected hello, Instant now)
-    : impl_(std::make_unique<Impl>(std::move(endpoint), std::move(hello), now)) {}
+std::shared_ptr<grpc::Channel> RendezvousClient::NewChannel(const std::string& endpoint) {
+  grpc::ChannelArguments arguments;
+  wire::ConfigureChannel(&arguments);
+  return grpc::CreateCustomChannel(endpoint, grpc::InsecureChannelCredentials(), arguments);
+}
+
+RendezvousClient::RendezvousClient(const std::shared_ptr<grpc::Channel>& channel,
+                                   std::string endpoint, core::AgentConnected hello, Instant now)
+    : impl_(std::make_unique<Impl>(channel, std::move(endpoint), std::move(hello), now)) {}
 RendezvousClient::~RendezvousClient() = default;
 
 void RendezvousClient::Send(const core::Event& event) {

@@ -25,6 +25,10 @@
 #include "agent/base/clock.h"
 #include "agent/core/types.h"
 
+namespace grpc {
+class Channel;
+}  // namespace grpc
+
 namespace ddl {
 
 // Something the user may want to know while it is being tried.
@@ -39,9 +43,13 @@ using ClientEvent = std::variant<core::Message, ClientNotice, ClientLost>;
 
 class RendezvousClient {
  public:
-  // `endpoint` is "host:port" or "[v6]:port". `hello` is sent on each stream.
-  // Starts connecting at once.
-  RendezvousClient(std::string endpoint, core::AgentConnected hello, Instant now);
+  // A channel to "host:port" or "[v6]:port".
+  static std::shared_ptr<grpc::Channel> NewChannel(const std::string& endpoint);
+
+  // `endpoint` is for messages. `hello` is sent on each stream. Starts
+  // connecting at once.
+  RendezvousClient(const std::shared_ptr<grpc::Channel>& channel, std::string endpoint,
+                   core::AgentConnected hello, Instant now);
   // Breaks the stream without goodbye if it is still open.
   ~RendezvousClient();
   RendezvousClient(const RendezvousClient&) = delete;

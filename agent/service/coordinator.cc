@@ -86,6 +86,9 @@ class Coordinator::Impl final : public ddlaunch::v1::Rendezvous::CallbackService
   }
 
   [[nodiscard]] std::uint16_t port() const { return port_; }
+  [[nodiscard]] std::shared_ptr<grpc::Channel> InProcessChannel() const {
+    return server_->InProcessChannel(grpc::ChannelArguments());
+  }
 
  private:
   struct Incoming {
@@ -259,6 +262,10 @@ absl::StatusOr<std::unique_ptr<Coordinator>> Coordinator::Start(
 
 std::uint16_t Coordinator::port() const {
   return impl_->port();
+}
+
+std::shared_ptr<grpc::Channel> Coordinator::InProcessChannel() const {
+  return impl_->InProcessChannel();
 }
 
 bool Coordinator::WaitUntilNoSessions(Duration timeout) {

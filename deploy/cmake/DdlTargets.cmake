@@ -12,6 +12,7 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL GNU AND CMAKE_CXX_COMPILER_VERSION VERSION_LES
 endif()
 
 set(DDL_SANITIZE "" CACHE STRING "Sanitizers: address,undefined or thread")
+option(DDL_FUZZ "Build the libFuzzer targets (clang only)" OFF)
 if(DDL_SANITIZE)
   add_compile_options(-fsanitize=${DDL_SANITIZE} -fno-sanitize-recover=all
                       -fno-omit-frame-pointer)

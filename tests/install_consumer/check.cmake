@@ -18,10 +18,18 @@ must(${CMAKE_COMMAND} -S ${CONSUMER_DIR} -B ${WORK_DIR}/build -G ${GENERATOR}
      -DCMAKE_PREFIX_PATH=${WORK_DIR}/prefix -DCMAKE_CXX_COMPILER=${CXX}
      -DCMAKE_CXX_FLAGS=${flags})
 must(${CMAKE_COMMAND} --build ${WORK_DIR}/build)
+# Alone, and on two ranks: the same training.
 must(${WORK_DIR}/build/consumer)
-if(NOT output MATCHES "rank 0 of 1: global batch 32 = micro 8 x accumulation 4 x world 1")
+if(NOT output MATCHES "rank 0 of 1: global batch 32 = micro 32 [^\n]*weight (2.9[0-9]+)")
   message(FATAL_ERROR "the consumer said: ${output}")
 endif()
+set(weight ${CMAKE_MATCH_1})
+must(${WORK_DIR}/prefix/bin/ddlaunch --nproc_per_node=2 ${WORK_DIR}/build/consumer)
+foreach(rank 0 1)
+  if(NOT output MATCHES "rank ${rank} of 2: global batch 32 = micro 16 [^\n]*weight ${weight}")
+    message(FATAL_ERROR "the consumer on two ranks said: ${output}")
+  endif()
+endforeach()
 # It finds the installed data, from any directory.
 must(${CMAKE_COMMAND} -E chdir / ${WORK_DIR}/prefix/bin/train_bin --epochs 1)
 if(NOT output MATCHES "done: accuracy")

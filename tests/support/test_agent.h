@@ -50,7 +50,9 @@ inline core::AgentConnected SomeHello(const std::string& host, int num_nodes = 2
 class TestAgent {
  public:
   TestAgent(std::uint16_t port, const core::AgentConnected& hello)
-      : client_(absl::StrCat("127.0.0.1:", port), hello, MonotonicNow()) {}
+      : TestAgent(absl::StrCat("127.0.0.1:", port), hello) {}
+  TestAgent(const std::string& endpoint, const core::AgentConnected& hello)
+      : client_(RendezvousClient::NewChannel(endpoint), endpoint, hello, MonotonicNow()) {}
 
   RendezvousClient& client() { return client_; }
 
