@@ -1,9 +1,14 @@
 // ddlaunch: the program.
+#include <fcntl.h>
 #include <grpc/support/log.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
+#include <cstdlib>
 #include <string>
+#include <system_error>
 #include <utility>
 #include <variant>
 
@@ -16,6 +21,36 @@
 
 namespace ddl {
 namespace {
+
+// A standard stream that is closed at start must not become some descriptor of
+// ours, which workers would then inherit. Runs before any other constructor:
+// gRPC's open descriptors of their own.
+__attribute__((constructor(101))) void OpenStandardStreams() {
+  int fd = 0;
+  do {
+    fd = ::open("/dev/null", O_RDWR | O_CLOEXEC);
+  } while (fd >= 0 && fd <= STDERR_FILENO);
+  if (fd >= 0) {
+    ::close(fd);
+  }
+}
+
+// ddlaunch itself needs some descriptors, whatever its workers need.
+absl::Status EnsureOwnDescriptors() {
+  constexpr rlim_t kNeeded = 64;
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= kNeeded) {
+    return absl::OkStatus();
+  }
+  const rlim_t allowed = limit.rlim_max;
+  limit.rlim_cur = std::min(kNeeded, limit.rlim_max);
+  if (allowed < kNeeded || ::setrlimit(RLIMIT_NOFILE, &limit) != 0) {
+    return absl::ResourceExhaustedError("ddlaunch needs " + std::to_string(kNeeded) +
+                                        " open files, the hard limit is " +
+                                        std::to_string(allowed) + "; raise it (ulimit -n)");
+  }
+  return absl::OkStatus();
+}
 
 // gRPC's own words go where ours of the same kind go: only shown on request.
 void LogFromGrpc(gpr_log_func_args* args) {
@@ -57,6 +92,10 @@ int Main(int argc, char** argv) {
     return std::fflush(stdout) == 0 ? 0 : kExitFailure;
   }
   const auto& command = std::get<cli::LaunchCommand>(*parsed);
+  if (const absl::Status status = EnsureOwnDescriptors(); !status.ok()) {
+    log::Error(std::string(status.message()));
+    return kExitFailure;
+  }
   // Before anything starts a thread: the supervisor is forked.
   auto supervisor = Supervisor::Fork();
   const SignalSet signals;

@@ -1,25 +1,26 @@
 // The life of a node.
 #include "launcher/node.h"
 
-#include <poll.h>
-
 #include <algorithm>
 #include <array>
 #include <csignal>
+#include <ctime>
 #include <string>
 #include <utility>
 #include <variant>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "agent/base/host.h"
 #include "agent/base/ids.h"
 #include "agent/client/rendezvous_client.h"
 #include "launcher/exit_code.h"
 #include "launcher/gateway/gateway.h"
 #include "launcher/log.h"
-#include "launcher/net/address.h"
 #include "launcher/net/meeting_place.h"
 #include "launcher/net/port_reservation.h"
+#include "launcher/poll_until.h"
+#include "launcher/round_values.h"
 #include "launcher/signals.h"
 #include "launcher/worker/failure_report.h"
 #include "launcher/worker/supervisor.h"
@@ -28,44 +29,18 @@
 namespace ddl {
 namespace {
 
+constexpr Duration kOwnHostTimeout = std::chrono::seconds(4);
 // How long the host of the coordinator waits for the others' goodbyes.
 constexpr Duration kLeaveTimeout = std::chrono::seconds(5);
 // After a stop by the user and the end of the workers: how long to wait for the
-// coordinator's word before leaving without it.
-constexpr Duration kResultTimeout = std::chrono::seconds(3);
-constexpr Duration kFlushTimeout = std::chrono::seconds(2);
+// coordinator's word before leaving without it. More than the coordinator's own
+// margin for nodes that do not answer.
+constexpr Duration kResultTimeout = std::chrono::seconds(8);
+// How long the console may take for the last output when the user wants out.
+constexpr Duration kFlushTimeoutStopped = std::chrono::seconds(1);
 
-core::WorkerFailure ToFailure(const WorkerExit& exit, const std::string& host) {
-  core::WorkerFailure failure;
-  failure.rank = exit.rank;
-  failure.local_rank = exit.local_rank;
-  failure.pid = exit.pid;
-  failure.host = host;
-  failure.exit_code = exit.exit_code;
-  failure.term_signal = exit.term_signal;
-  failure.wall_time_s = exit.wall_time_s;
-  failure.error_text = exit.error_text;
-  failure.error_file = exit.error_file;
-  return failure;
-}
-
-RoundInfo ToRoundInfo(const core::RoundStart& start, const LaunchConfig& config,
-                      const std::string& gateway) {
-  RoundInfo info;
-  info.round = start.round;
-  info.restart_count = start.restart_count;
-  info.max_restarts = start.max_restarts;
-  info.node_rank = start.node_rank;
-  info.num_nodes = start.num_nodes;
-  info.first_rank = start.first_rank;
-  info.nproc = start.nproc;
-  info.world_size = start.world_size;
-  info.master_addr = start.master_addr;
-  info.master_port = static_cast<std::uint16_t>(start.master_port);
-  info.gateway = gateway;
-  info.job_id = config.job_id;
-  info.plan = start.plan;
-  return info;
+bool IsStopSignal(int signal) {
+  return signal != SIGUSR1 && signal != SIGUSR2;
 }
 
 class Node {
@@ -113,7 +88,11 @@ class Node {
   void On(const ClientLost& lost);
 
   void Finish(Result result);
+  // When no result comes from the coordinator any more.
+  [[nodiscard]] int ExitCodeWithoutResult(int otherwise) const;
+  void SayProgress() const;
   [[nodiscard]] bool done() const;
+  void FlushConsole();
   int Leave();
 
   const LaunchConfig& config_;
@@ -133,6 +112,7 @@ class Node {
   std::vector<core::WorkerFailure> failures_;  // this node's, of this round
   int stop_signal_ = 0;
   std::optional<Instant> leave_without_result_at_;
+  std::optional<core::WorkerFailure> told_cause_;  // of a round that is not restarted
   std::optional<Result> result_;
 };
 
@@ -169,6 +149,15 @@ core::AgentConnected Node::MakeHello(std::uint16_t master_port) const {
 }
 
 absl::Status Node::Join() {
+  // The gateway comes first: gRPC 1.51 aborts now and then when its last server
+  // of a process goes (a coordinator that finds its port taken) while another
+  // one starts.
+  auto gateway = Gateway::Start(config_.job_id, host_,
+                                [this](const core::Event& event) { client_->Send(event); });
+  if (!gateway.ok()) {
+    return gateway.status();
+  }
+  gateway_ = *std::move(gateway);
   auto place = FindMeetingPlace(config_, [](const core::Explain& explain) {
     log::Debug(absl::StrCat("coordinator: ", core::ToString(explain.reason), ": ", explain.text));
   });
@@ -180,12 +169,6 @@ absl::Status Node::Join() {
     log::Warn(absl::StrCat("the rendezvous at ", place_.endpoint,
                            " is open: anybody who can reach the port can join this job"));
   }
-  auto gateway = Gateway::Start(config_.job_id, host_, place_.own_address,
-                                [this](core::Event event) { client_->Send(std::move(event)); });
-  if (!gateway.ok()) {
-    return gateway.status();
-  }
-  gateway_ = *std::move(gateway);
   if (absl::Status status = supervisor_->RemoveAtEnd(gateway_->directory()); !status.ok()) {
     return status;
   }
@@ -199,13 +182,20 @@ absl::Status Node::Join() {
   client_ = std::make_unique<RendezvousClient>(
       place_.coordinator != nullptr ? place_.coordinator->InProcessChannel()
                                     : RendezvousClient::NewChannel(place_.endpoint),
-      place_.endpoint, MakeHello(*master_port), MonotonicNow());
+      place_.endpoint, MakeHello(*master_port),
+      // A coordinator on this very host answers at once, or is none.
+      place_.port_was_taken ? std::min(kOwnHostTimeout, config_.join_timeout)
+                            : config_.join_timeout,
+      MonotonicNow());
   return absl::OkStatus();
 }
 
 int Node::Run() {
   if (const absl::Status status = Join(); !status.ok()) {
     log::Error(std::string(status.message()));
+    if (group_ != nullptr) {
+      FlushConsole();
+    }
     return kExitFailure;
   }
   Loop();
@@ -234,15 +224,7 @@ void Node::Wait() const {
                              {client_->poll_fd(), POLLIN, 0},
                              {gateway_->poll_fd(), POLLIN, 0},
                              {group_->poll_fd(), POLLIN, 0}}};
-  timespec timeout{};
-  if (deadline.has_value()) {
-    const Duration left = std::max(*deadline - MonotonicNow(), Duration::zero());
-    const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(left);
-    timeout.tv_sec = seconds.count();
-    timeout.tv_nsec = (left - seconds).count();
-  }
-  // EINTR is a spurious wake-up: the loop comes back.
-  ::ppoll(fds.data(), fds.size(), deadline.has_value() ? &timeout : nullptr, nullptr);
+  PollUntil(fds, deadline);
 }
 
 void Node::Dispatch(Instant now) {
@@ -265,7 +247,8 @@ void Node::Dispatch(Instant now) {
     group_was_running_ = false;
     OnGroupIdle();
   }
-  if (stop_signal_ != 0 && group_->idle() && !leave_without_result_at_.has_value()) {
+  if (stop_signal_ != 0 && !result_.has_value() && group_->idle() &&
+      !leave_without_result_at_.has_value()) {
     // Whoever hosts the coordinator waits for what the others may take.
     leave_without_result_at_ =
         now + kResultTimeout +
@@ -278,7 +261,7 @@ void Node::Dispatch(Instant now) {
 }
 
 void Node::OnSignal(int signal, Instant now) {
-  if (signal == SIGUSR1 || signal == SIGUSR2) {
+  if (!IsStopSignal(signal)) {
     group_->Forward(signal);
     return;
   }
@@ -326,8 +309,11 @@ void Node::On(const core::RoundStart& message) {
   state_ = State::kRunning;
   failures_.clear();
   outcome_.reset();
-  gateway_->BeginRound(message);
-  const RoundInfo info = ToRoundInfo(message, config_, gateway_->target());
+  if (stop_signal_ != 0) {
+    return;  // the stop crossed it on the way: the answer to it is RoundStop
+  }
+  gateway_->BeginRound(message, place_.own_address);
+  const RoundInfo info = ToRoundInfo(message, config_.job_id, gateway_->target());
   log::Debug(absl::StrCat("round ", info.round, ": node ", info.node_rank, " of ", info.num_nodes,
                           ", ranks ", info.first_rank, " to ", info.first_rank + info.nproc - 1,
                           " of ", info.world_size, ", master ", info.master_addr, ":",
@@ -340,6 +326,7 @@ void Node::On(const core::RoundStart& message) {
   if (const absl::Status status = group_->Start(info); !status.ok()) {
     WorkerExit exit;
     exit.rank = info.first_rank;
+    exit.wall_time_s = std::time(nullptr);
     exit.exit_code = ExitCodeFor(status);
     exit.error_text = std::string(status.message());
     OnWorkerExit(exit);
@@ -367,7 +354,6 @@ void Node::OnGroupIdle() {
     return;
   }
   if (state_ == State::kStopping) {
-    gateway_->EndRound("the round is over");
     if (const auto master_port = NextMasterPort(); master_port.ok()) {
       client_->SetMasterPort(*master_port);
     } else {
@@ -378,11 +364,18 @@ void Node::OnGroupIdle() {
 }
 
 void Node::On(const core::RoundStop& message) {
-  if (message.round < round_ || state_ == State::kStopping || state_ == State::kLeaving) {
+  const bool known = message.round == round_ && state_ == State::kStopping;
+  if (message.round < round_ || known || state_ == State::kLeaving) {
     return;
   }
   round_ = message.round;  // perhaps one whose start was lost with a stream
   state_ = State::kStopping;
+  if (!message.will_restart) {
+    told_cause_ = message.root_cause;
+  }
+  SayProgress();
+  // Workers that wait in a call must hear of it, to end within their grace.
+  gateway_->EndRound("the round is over: " + message.text);
   if (message.will_restart) {
     log::Warn(absl::StrCat(message.text, "; restarting"));
   } else if (message.reason != core::Reason::kStoppedByUser || stop_signal_ == 0) {
@@ -411,11 +404,35 @@ void Node::On(const core::Rejected& message) {
                         message.reason == core::Reason::kPlanImpossible ||
                         message.reason == core::Reason::kNodeRankOutOfRange ||
                         message.reason == core::Reason::kInvalid;
-  Finish({is_usage ? kExitUsage : kExitFailure, message.text, std::nullopt});
+  if (!group_->idle()) {
+    group_->Kill();  // the place may be another's already
+  }
+  Finish({ExitCodeWithoutResult(is_usage ? kExitUsage : kExitFailure), message.text, told_cause_});
 }
 
 void Node::On(const ClientLost& lost) {
-  Finish({kExitFailure, std::string(lost.status.message()), std::nullopt});
+  // Others may take this node's place from now on: no grace for its workers.
+  if (!group_->idle()) {
+    group_->Kill();
+  }
+  Finish({ExitCodeWithoutResult(kExitFailure), std::string(lost.status.message()), told_cause_});
+}
+
+int Node::ExitCodeWithoutResult(int otherwise) const {
+  if (stop_signal_ != 0) {
+    return kSignalExitBase + stop_signal_;
+  }
+  if (told_cause_.has_value()) {
+    return told_cause_->term_signal != 0 ? kSignalExitBase + told_cause_->term_signal
+                                         : told_cause_->exit_code;
+  }
+  return otherwise;
+}
+
+void Node::SayProgress() const {
+  if (const auto progress = gateway_->progress(0); progress.has_value()) {
+    log::Info(absl::StrCat("local rank 0 had reported step ", progress->step));
+  }
 }
 
 void Node::Finish(Result result) {
@@ -424,30 +441,49 @@ void Node::Finish(Result result) {
   }
   result_ = std::move(result);
   state_ = State::kLeaving;
+  leave_without_result_at_.reset();
+  gateway_->EndRound("this node leaves the job");
   if (!group_->idle()) {
     group_->Stop(MonotonicNow());
   }
 }
 
+// A reader that is slow, or has paused, loses nothing: we wait for it until the
+// user ends it by a signal.
+void Node::FlushConsole() {
+  constexpr Duration kStep = std::chrono::milliseconds(100);
+  std::optional<Instant> give_up_at;
+  if (stop_signal_ != 0) {
+    give_up_at = MonotonicNow() + kFlushTimeoutStopped;
+  }
+  while (!group_->FlushConsole(kStep)) {
+    const std::vector<int> signals = signals_.Read();
+    const bool is_over = give_up_at.has_value() && MonotonicNow() >= *give_up_at;
+    if (is_over || std::any_of(signals.begin(), signals.end(), IsStopSignal)) {
+      log::SetSink(nullptr);
+      log::Error("the console did not take all output; the rest is lost");
+      return;
+    }
+  }
+}
+
 int Node::Leave() {
-  group_->FlushConsole(kFlushTimeout);
   if (result_->root_cause.has_value()) {
     log::Raw(FormatFailureReport({config_.program_name, *result_->root_cause, failures_}));
   } else if (!result_->text.empty()) {
     log::Error(result_->text);
   }
-  client_->Leave("done");
+  client_->Leave(result_->text.empty() ? "done" : result_->text);
   const Instant deadline = MonotonicNow() + kLeaveTimeout;
   while (!client_->closed() && MonotonicNow() < deadline) {
     std::array<pollfd, 1> fds{{{client_->poll_fd(), POLLIN, 0}}};
-    constexpr int kPollMs = 100;
-    ::poll(fds.data(), fds.size(), kPollMs);
+    PollUntil(fds, deadline);
     client_->OnReady(MonotonicNow());
   }
   if (place_.coordinator != nullptr) {
-    place_.coordinator->WaitUntilNoSessions(kLeaveTimeout);
+    place_.coordinator->WaitUntilIdle(kLeaveTimeout);
   }
-  group_->FlushConsole(kFlushTimeout);
+  FlushConsole();
   return result_->exit_code;
 }
 
@@ -455,8 +491,9 @@ int Node::Leave() {
 
 int RunNode(const LaunchConfig& config, std::unique_ptr<Supervisor> supervisor,
             const SignalSet& signals) {
-  // NOLINTNEXTLINE(cppcoreguidelines-owning-memory): never taken down, see node.h.
-  return (new Node(config, std::move(supervisor), signals))->Run();
+  // Never taken down, see node.h.
+  static Node* const node = new Node(config, std::move(supervisor), signals);
+  return node->Run();
 }
 
 }  // namespace ddl

@@ -30,6 +30,7 @@ inline constexpr std::size_t kMaxBarriersPerRound = 65'536;
 // Messages that wait for one agent's stream to take them; beyond it the agent is
 // too slow to be kept.
 inline constexpr std::size_t kMaxOutgoingMessages = 65'536;
+inline constexpr std::size_t kMaxOutgoingBytes = std::size_t{64} << 20U;
 
 }  // namespace ddl::limits
 

@@ -28,12 +28,12 @@ std::int64_t Seconds(Duration duration) {
 class RendezvousClient::Impl {
  public:
   Impl(const std::shared_ptr<grpc::Channel>& channel, std::string endpoint,
-       core::AgentConnected hello, Instant now)
+       core::AgentConnected hello, Duration connect_timeout, Instant now)
       : endpoint_(std::move(endpoint)),
         hello_(std::move(hello)),
         inbox_(std::make_shared<StreamReactor::Inbox>()),
         started_(now),
-        give_up_at_(now + hello_.join_timeout),
+        give_up_at_(now + connect_timeout),
         notice_at_(now + kNoticeAfter) {
     stub_ = ddlaunch::v1::Rendezvous::NewStub(channel);
     Open();
@@ -77,7 +77,7 @@ class RendezvousClient::Impl {
   [[nodiscard]] std::optional<Instant> deadline() const {
     switch (state_) {
       case State::kConnected:
-        return heartbeat_at_;
+        return std::min(heartbeat_at_, last_heard_ + silence_limit_);
       case State::kConnecting:
         return stream_ != nullptr ? std::min(give_up_at_, notice_at_)
                                   : std::min({give_up_at_, notice_at_, retry_at_});
@@ -119,6 +119,7 @@ class RendezvousClient::Impl {
   }
 
   void Receive(ddlaunch::v1::CoordinatorMessage wire_message, Instant now) {
+    last_heard_ = now;
     auto message = wire::MessageFromWire(std::move(wire_message));
     if (absl::IsUnimplemented(message.status())) {
       return;  // a newer coordinator's message: nothing for us
@@ -132,14 +133,22 @@ class RendezvousClient::Impl {
       state_ = State::kConnected;
       was_connected_ = true;
       heartbeat_interval_ = welcome->heartbeat_interval;
-      reconnect_within_ = welcome->heartbeat_timeout;
+      silence_limit_ = welcome->heartbeat_timeout - 2 * welcome->heartbeat_interval;
+      reconnect_within_ = welcome->reconnect_grace;
       heartbeat_at_ = now + heartbeat_interval_;
+    }
+    if (std::holds_alternative<core::HeartbeatAck>(*message)) {
+      return;
+    }
+    if (std::holds_alternative<core::Rejected>(*message)) {
+      state_ = State::kLeaving;  // final: the coordinator ends the stream
     }
     events_.emplace_back(*std::move(message));
   }
 
   void StreamEnded(const grpc::Status& status, Instant now) {
     stream_.reset();
+    ++attempt_;  // what a cancelled stream still delivers is not for us
     last_error_ = status.ok() ? "the coordinator closed the session" : status.error_message();
     if (state_ == State::kLeaving) {
       state_ = State::kClosed;
@@ -169,6 +178,10 @@ class RendezvousClient::Impl {
       SendHeartbeat(0);
       heartbeat_at_ = now + heartbeat_interval_;
     }
+    if (state_ == State::kConnected && now >= last_heard_ + silence_limit_) {
+      stream_->Cancel();
+      StreamEnded({grpc::StatusCode::UNAVAILABLE, "it has gone silent"}, now);
+    }
     if (state_ != State::kConnecting) {
       return;
     }
@@ -178,7 +191,8 @@ class RendezvousClient::Impl {
           endpoint_, " for ", Seconds(now - started_), " s: ", Problem(),
           was_connected_
               ? "; its host, its ddlaunch or the network between is gone"
-              : "; is ddlaunch running on the endpoint's host, and is the port the same?")));
+              : "; is ddlaunch running on the endpoint's host, is the port the same, and "
+                "is it not held by another program?")));
       return;
     }
     if (now >= notice_at_) {
@@ -216,6 +230,8 @@ class RendezvousClient::Impl {
   std::vector<ClientEvent> events_;
 
   Duration heartbeat_interval_{};
+  Duration silence_limit_{};
+  Instant last_heard_{};
   Duration reconnect_within_{};
   Instant started_;
   Instant give_up_at_;
@@ -231,8 +247,10 @@ std::shared_ptr<grpc::Channel> RendezvousClient::NewChannel(const std::string& e
 }
 
 RendezvousClient::RendezvousClient(const std::shared_ptr<grpc::Channel>& channel,
-                                   std::string endpoint, core::AgentConnected hello, Instant now)
-    : impl_(std::make_unique<Impl>(channel, std::move(endpoint), std::move(hello), now)) {}
+                                   std::string endpoint, core::AgentConnected hello,
+                                   Duration connect_timeout, Instant now)
+    : impl_(std::make_unique<Impl>(channel, std::move(endpoint), std::move(hello), connect_timeout,
+                                   now)) {}
 RendezvousClient::~RendezvousClient() = default;
 
 void RendezvousClient::Send(const core::Event& event) {

@@ -5,10 +5,14 @@
 // Hello, sends heartbeats, and comes back with the same incarnation when the
 // stream breaks; what the messages mean is the node's business.
 //
-//   connecting --Welcome--> connected --stream breaks--> connecting ...
-//       |                                                    |
-//       |  join_timeout without a first Welcome,             |
-//       +-> or heartbeat_timeout without a reconnect --> lost (final)
+//   connecting --Welcome--> connected --stream breaks, or silence--> connecting
+//       |                                                                |
+//       |  connect_timeout without a first Welcome,                      |
+//       +-> or reconnect_grace without another --> lost (final) <--------+
+//
+// Silence: nothing heard for heartbeat_timeout - 2 x heartbeat_interval. With
+// the grace to reconnect it ends before the coordinator's own heartbeat_timeout,
+// so an agent that is cut off knows it before it is replaced.
 //
 // Not thread safe.
 #ifndef DDLAUNCH_AGENT_CLIENT_RENDEZVOUS_CLIENT_H_
@@ -46,10 +50,10 @@ class RendezvousClient {
   // A channel to "host:port" or "[v6]:port".
   static std::shared_ptr<grpc::Channel> NewChannel(const std::string& endpoint);
 
-  // `endpoint` is for messages. `hello` is sent on each stream. Starts
-  // connecting at once.
+  // `endpoint` is for messages. `hello` is sent on each stream. Gives up when
+  // there was no Welcome within `connect_timeout`. Starts connecting at once.
   RendezvousClient(const std::shared_ptr<grpc::Channel>& channel, std::string endpoint,
-                   core::AgentConnected hello, Instant now);
+                   core::AgentConnected hello, Duration connect_timeout, Instant now);
   // Breaks the stream without goodbye if it is still open.
   ~RendezvousClient();
   RendezvousClient(const RendezvousClient&) = delete;

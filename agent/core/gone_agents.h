@@ -30,7 +30,7 @@ class GoneAgents {
       order_.pop_front();
     }
   }
-  [[nodiscard]] bool Contains(const AgentRef& agent) const { return agents_.count(agent) != 0; }
+  [[nodiscard]] bool Contains(const AgentRef& agent) const { return agents_.contains(agent); }
 
  private:
   std::set<AgentRef> agents_;

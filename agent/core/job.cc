@@ -62,6 +62,9 @@ void Job::On(Turn& turn, const AgentConnected& hello) {
     Say(turn, refusal->reason,
         absl::StrCat("host ", hello.host, " (", ShortIncarnation(hello.agent.incarnation),
                      ") is refused: ", refusal->text));
+    if (state_ == State::kGathering) {
+      last_departure_ = absl::StrCat("host ", hello.host, " was refused: ", refusal->text);
+    }
     Tell(turn, hello.agent, *std::move(refusal));
     return;
   }
@@ -174,6 +177,9 @@ void Job::Return(Turn& turn, Agent& agent, const AgentConnected& hello) {
     return;
   }
   agent.last_heard = turn.now;
+  if (hello.master_port != 0) {
+    agent.master_port = hello.master_port;
+  }
   if (!agent.connected) {
     agent.connected = true;
     ++num_connected_;
@@ -272,7 +278,11 @@ Member* Job::HearRunning(Turn& turn, const AgentRef& sender, std::int64_t round,
 
 void Job::On(Turn& turn, const AgentHeard& heard) {
   Agent* const agent = Hear(turn, heard.agent, "heartbeat");
-  if (agent == nullptr || heard.master_port == 0) {
+  if (agent == nullptr) {
+    return;
+  }
+  Tell(turn, heard.agent, HeartbeatAck{});
+  if (heard.master_port == 0) {
     return;
   }
   if (heard.master_port > kMaxPort) {

@@ -28,7 +28,7 @@ std::string NameRequest(const plan::Request& request) {
 
 }  // namespace
 
-PlanAgreement::PlanAgreement(plan::Request launcher) : launcher_(std::move(launcher)) {}
+PlanAgreement::PlanAgreement(const plan::Request& launcher) : launcher_(launcher) {}
 
 absl::StatusOr<PlanAgreement::Agreed> PlanAgreement::ForWorld(std::int64_t world_size) const {
   Agreed agreed{std::nullopt, Held(launcher_, held_, world_size)};
@@ -68,7 +68,7 @@ absl::StatusOr<plan::Plan> PlanAgreement::Propose(const std::string& host,
     if (answer.ok() && !held_merged_.has_value()) {
       held_merged_ = *answer;
     }
-    proposal_.emplace(Proposal{host, program, std::move(merged), std::move(answer)});
+    proposal_.emplace(Proposal{host, program, merged, std::move(answer)});
     return proposal_->answer;
   }
   if (proposal_->merged == merged) {

@@ -18,7 +18,7 @@ namespace ddl::core {
 
 class PlanAgreement {
  public:
-  explicit PlanAgreement(plan::Request launcher);
+  explicit PlanAgreement(const plan::Request& launcher);
 
   struct Agreed {
     // Absent: the launchers gave no batch number. The program still may.

@@ -84,7 +84,7 @@ absl::StatusOr<RoundStore::Barrier> RoundStore::Reach(const std::string& name,
                                                       const std::string& incarnation,
                                                       std::size_t num_members) {
   DDL_RETURN_IF_ERROR(CheckName("barrier", name));
-  if (barriers_.count(name) == 0 && barriers_.size() >= limits::kMaxBarriersPerRound) {
+  if (!barriers_.contains(name) && barriers_.size() >= limits::kMaxBarriersPerRound) {
     return absl::ResourceExhaustedError(absl::StrCat("barrier '", name, "': the round has ",
                                                      barriers_.size(),
                                                      " barriers already, which is the limit"));

@@ -174,6 +174,9 @@ struct Welcome {
   Duration heartbeat_timeout{};
   Duration reconnect_grace{};
 };
+// The answer to each AgentHeard: an agent that hears nothing for long must take
+// itself for lost, and stop its workers before others replace them.
+struct HeartbeatAck {};
 struct Rejected {
   Reason reason{};
   std::string text;
@@ -225,8 +228,8 @@ struct JobDone {
   std::optional<WorkerFailure> root_cause;
   std::int32_t restart_count = 0;
 };
-using Message = std::variant<Welcome, Rejected, Waiting, RoundStart, RoundStop, KeyValue,
-                             BarrierDone, PlanReply, JobDone>;
+using Message = std::variant<Welcome, HeartbeatAck, Rejected, Waiting, RoundStart, RoundStop,
+                             KeyValue, BarrierDone, PlanReply, JobDone>;
 
 // ---- effects --------------------------------------------------------------
 

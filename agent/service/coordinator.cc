@@ -1,7 +1,6 @@
 // The coordinator's thread: events in, effects out.
 #include "agent/service/coordinator.h"
 
-#include <arpa/inet.h>
 #include <grpcpp/grpcpp.h>
 #include <pthread.h>
 
@@ -16,6 +15,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "agent/base/event_queue.h"
+#include "agent/base/host.h"
 #include "agent/service/session_reactor.h"
 #include "agent/wire/channel.h"
 #include "ddlaunch/v1/rendezvous.grpc.pb.h"
@@ -56,12 +56,6 @@ class TimerQueue {
   std::set<std::pair<Instant, core::TimerId>> order_;
 };
 
-// "ip:port" or "[v6]:port".
-std::string JoinHostPort(const std::string& host, std::uint16_t port) {
-  const bool is_v6 = host.find(':') != std::string::npos;
-  return is_v6 ? absl::StrCat("[", host, "]:", port) : absl::StrCat(host, ":", port);
-}
-
 }  // namespace
 
 class Coordinator::Impl final : public ddlaunch::v1::Rendezvous::CallbackService {
@@ -71,7 +65,7 @@ class Coordinator::Impl final : public ddlaunch::v1::Rendezvous::CallbackService
 
   absl::Status Listen();
   void Run();
-  bool WaitUntilNoSessions(Duration timeout);
+  bool WaitUntilIdle(Duration timeout);
   void Shutdown();
 
   grpc::ServerBidiReactor<ddlaunch::v1::AgentMessage, ddlaunch::v1::CoordinatorMessage>* Session(
@@ -124,8 +118,9 @@ class Coordinator::Impl final : public ddlaunch::v1::Rendezvous::CallbackService
   std::map<const SessionReactor*, core::AgentRef> agent_of_;
 
   std::mutex mutex_;
-  std::condition_variable streams_changed_;
-  int open_streams_ = 0;  // guarded by mutex_
+  std::condition_variable idle_changed_;
+  int open_streams_ = 0;      // guarded by mutex_
+  std::size_t num_jobs_ = 0;  // guarded by mutex_
   std::thread thread_;
 };
 
@@ -150,11 +145,20 @@ absl::Status Coordinator::Impl::Listen() {
 
 void Coordinator::Impl::Run() {
   while (!queue_.closed()) {
-    while (auto due = timers_.PopDue(MonotonicNow())) {
-      Step(core::TimerFired{*std::move(due)});
+    // Words that wait go before timers that are due, and after a sleep that was
+    // far too long (this process was stopped, or starved) the words that came
+    // meanwhile get a moment to arrive: nobody is lost for our own absence.
+    const std::optional<Instant> next_timer = timers_.Next();
+    std::optional<Incoming> incoming = queue_.Pop(next_timer);
+    const Instant now = MonotonicNow();
+    if (!incoming.has_value() && next_timer.has_value() &&
+        now > *next_timer + options_.core.heartbeat_interval) {
+      incoming = queue_.Pop(now + options_.core.heartbeat_interval);
     }
-    if (auto incoming = queue_.Pop(timers_.Next()); incoming.has_value()) {
+    if (incoming.has_value()) {
       Handle(*incoming);
+    } else if (auto due = timers_.PopDue(MonotonicNow()); due.has_value()) {
+      Step(core::TimerFired{*std::move(due)});
     }
   }
 }
@@ -169,8 +173,15 @@ void Coordinator::Impl::Handle(const Incoming& incoming) {
     return;
   }
   if (const auto* hello = std::get_if<core::AgentConnected>(&*incoming.event)) {
-    stream_of_[hello->agent] = incoming.stream;
+    std::shared_ptr<SessionReactor>& newest = stream_of_[hello->agent];
+    if (newest != nullptr) {
+      agent_of_.erase(newest.get());
+      newest->Close({grpc::StatusCode::ABORTED, "a newer session of the same agent has begun"});
+    }
+    newest = incoming.stream;
     agent_of_[incoming.stream.get()] = hello->agent;
+  } else if (agent_of_.find(incoming.stream.get()) == agent_of_.end()) {
+    return;  // the last words of a stream that was replaced or refused
   }
   Step(*incoming.event);
   if (const auto* left = std::get_if<core::AgentLeft>(&*incoming.event)) {
@@ -193,12 +204,16 @@ void Coordinator::Impl::StreamEnded(const std::shared_ptr<SessionReactor>& strea
   }
   const std::lock_guard lock(mutex_);
   --open_streams_;
-  streams_changed_.notify_all();
+  idle_changed_.notify_all();
 }
 
 void Coordinator::Impl::Step(const core::Event& event) {
   for (const core::Effect& effect : core_.Step(MonotonicNow(), event)) {
     std::visit([this](const auto& one) { Apply(one); }, effect);
+  }
+  if (const std::lock_guard lock(mutex_); num_jobs_ != core_.num_jobs()) {
+    num_jobs_ = core_.num_jobs();
+    idle_changed_.notify_all();
   }
 }
 
@@ -227,9 +242,10 @@ void Coordinator::Impl::Apply(const core::Reply& effect) {
   }
 }
 
-bool Coordinator::Impl::WaitUntilNoSessions(Duration timeout) {
+bool Coordinator::Impl::WaitUntilIdle(Duration timeout) {
   std::unique_lock lock(mutex_);
-  return streams_changed_.wait_for(lock, timeout, [this] { return open_streams_ == 0; });
+  return idle_changed_.wait_for(lock, timeout,
+                                [this] { return open_streams_ == 0 && num_jobs_ == 0; });
 }
 
 void Coordinator::Impl::Shutdown() {
@@ -239,7 +255,10 @@ void Coordinator::Impl::Shutdown() {
   // A deadline in the past: streams are cancelled now. The thread still runs,
   // so that every stream's end is taken in before it is joined.
   server_->Shutdown(std::chrono::system_clock::now());
-  WaitUntilNoSessions(std::chrono::seconds(2));
+  {
+    std::unique_lock lock(mutex_);
+    idle_changed_.wait_for(lock, std::chrono::seconds(2), [this] { return open_streams_ == 0; });
+  }
   queue_.Close();
   thread_.join();
   server_->Wait();
@@ -268,8 +287,8 @@ std::shared_ptr<grpc::Channel> Coordinator::InProcessChannel() const {
   return impl_->InProcessChannel();
 }
 
-bool Coordinator::WaitUntilNoSessions(Duration timeout) {
-  return impl_->WaitUntilNoSessions(timeout);
+bool Coordinator::WaitUntilIdle(Duration timeout) {
+  return impl_->WaitUntilIdle(timeout);
 }
 
 }  // namespace ddl

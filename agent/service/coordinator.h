@@ -35,8 +35,8 @@ class Coordinator {
     std::function<void(const core::Explain&)> explain;
   };
 
-  // Binds and serves. ALREADY_EXISTS: the port is taken; INVALID_ARGUMENT: the
-  // address is not one of this host.
+  // Binds and serves. ALREADY_EXISTS: the port is taken, or the address is not
+  // one of this host (gRPC does not tell which).
   static absl::StatusOr<std::unique_ptr<Coordinator>> Start(Options options,
                                                             std::unique_ptr<store::Store> store);
   // Ends every session at once (agents see UNAVAILABLE) and joins the thread.
@@ -50,9 +50,10 @@ class Coordinator {
   // needs no connection, which is a millisecond less at every start.
   [[nodiscard]] std::shared_ptr<grpc::Channel> InProcessChannel() const;
 
-  // Waits until no agent is connected: whoever hosts the coordinator leaves
-  // last. False when `timeout` passed first.
-  bool WaitUntilNoSessions(Duration timeout);
+  // Waits until no job is left that an agent could come back to, and no agent is
+  // connected: whoever hosts the coordinator leaves last. False when `timeout`
+  // passed first.
+  bool WaitUntilIdle(Duration timeout);
 
  private:
   class Impl;

@@ -1,6 +1,7 @@
 // One agent's stream on the coordinator's side.
 #include "agent/service/session_reactor.h"
 
+#include <iterator>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -31,12 +32,13 @@ void SessionReactor::Send(const core::Message& message) {
   if (finished_ || close_with_.has_value()) {
     return;
   }
-  if (outgoing_.size() >= limits::kMaxOutgoingMessages) {
+  outgoing_bytes_ += out.ByteSizeLong();
+  if (outgoing_.size() >= limits::kMaxOutgoingMessages ||
+      outgoing_bytes_ > limits::kMaxOutgoingBytes) {
     // It does not read: better without it than out of memory.
-    outgoing_.resize(1);
+    outgoing_.erase(std::next(outgoing_.begin(), outgoing_.empty() ? 0 : 1), outgoing_.end());
     CloseLocked({grpc::StatusCode::RESOURCE_EXHAUSTED,
-                 absl::StrCat("the agent left ", limits::kMaxOutgoingMessages,
-                              " messages unread; it was dropped")});
+                 "the agent does not read what it is sent; it was dropped"});
     return;
   }
   outgoing_.push_back(std::move(out));
@@ -106,6 +108,7 @@ void SessionReactor::OnReadDone(bool ok) {
 
 void SessionReactor::OnWriteDone(bool ok) {
   const std::lock_guard lock(mutex_);
+  outgoing_bytes_ -= outgoing_.front().ByteSizeLong();
   outgoing_.pop_front();
   if (finished_) {
     return;

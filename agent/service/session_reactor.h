@@ -54,6 +54,7 @@ class SessionReactor final
 
   std::mutex mutex_;
   std::deque<ddlaunch::v1::CoordinatorMessage> outgoing_;  // guarded by mutex_; front in flight
+  std::size_t outgoing_bytes_ = 0;                         // guarded by mutex_
   std::optional<grpc::Status> close_with_;                 // guarded by mutex_
   bool finished_ = false;                                  // guarded by mutex_
 };

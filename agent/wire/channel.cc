@@ -15,7 +15,9 @@ void ConfigureChannel(grpc::ChannelArguments* arguments) {
   arguments->SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
   constexpr int kReconnectBackoffMs = 200;
   arguments->SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, kReconnectBackoffMs);
-  arguments->SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, kReconnectBackoffMs);
+  // gRPC's name for the least time that one try to connect is given.
+  constexpr int kConnectTimeoutMs = 5000;
+  arguments->SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, kConnectTimeoutMs);
   arguments->SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, kReconnectBackoffMs * 5);
 }
 

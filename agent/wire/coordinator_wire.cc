@@ -35,6 +35,7 @@ struct ToCoordinatorMessage {
     welcome.set_heartbeat_timeout_ms(Milliseconds(message.heartbeat_timeout));
     welcome.set_reconnect_grace_ms(Milliseconds(message.reconnect_grace));
   }
+  void operator()(const core::HeartbeatAck& /*message*/) const { out.mutable_heartbeat_ack(); }
   void operator()(const core::Rejected& message) const {
     auto& rejected = *out.mutable_rejected();
     rejected.set_reason(ReasonToWire(message.reason));
@@ -128,8 +129,9 @@ absl::StatusOr<core::Message> RoundStartFromWire(const ddlaunch::v1::RoundStart&
   out.world_size = start.world_size();
   out.master_addr = start.master_addr();
   out.master_port = start.master_port();
-  if (out.node_rank < 0 || out.node_rank >= out.num_nodes || out.first_rank < 0 || out.nproc < 1 ||
-      out.world_size - out.nproc < out.first_rank || out.master_port > UINT16_MAX) {
+  if (out.node_rank < 0 || out.node_rank >= out.num_nodes || out.first_rank < 0 ||
+      out.world_size < 1 || out.nproc < 1 || out.world_size - out.nproc < out.first_rank ||
+      out.master_port > UINT16_MAX) {
     return absl::InvalidArgumentError(
         absl::StrCat("round ", out.round, " makes no sense: node ", out.node_rank, " of ",
                      out.num_nodes, ", ranks from ", out.first_rank, ", ", out.nproc,
@@ -203,6 +205,8 @@ absl::StatusOr<core::Message> MessageFromWire(CoordinatorMessage message) {
   switch (message.kind_case()) {
     case CoordinatorMessage::kWelcome:
       return WelcomeFromWire(message.welcome());
+    case CoordinatorMessage::kHeartbeatAck:
+      return core::HeartbeatAck{};
     case CoordinatorMessage::kRejected:
       return core::Rejected{ReasonFromWire(message.rejected().reason()), message.rejected().text()};
     case CoordinatorMessage::kWaiting:

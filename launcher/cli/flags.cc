@@ -5,10 +5,10 @@
 #include <array>
 #include <cctype>
 #include <cstddef>
-#include <numeric>
 #include <string>
 
 #include "agent/base/check.h"
+#include "agent/base/edit_distance.h"
 
 namespace ddl::cli {
 namespace {
@@ -97,22 +97,6 @@ std::string WithDashes(std::string_view name) {
   std::string dashed(name);
   std::replace(dashed.begin(), dashed.end(), '_', '-');
   return dashed;
-}
-
-// Levenshtein: insertions, deletions and substitutions that turn `a` into `b`.
-std::size_t EditDistance(std::string_view a, std::string_view b) {
-  std::vector<std::size_t> row(b.size() + 1);
-  std::iota(row.begin(), row.end(), std::size_t{0});
-  for (std::size_t i = 1; i <= a.size(); ++i) {
-    std::size_t diagonal = row[0];
-    row[0] = i;
-    for (std::size_t j = 1; j <= b.size(); ++j) {
-      const std::size_t substituted = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
-      diagonal = row[j];
-      row[j] = std::min({row[j] + 1, row[j - 1] + 1, substituted});
-    }
-  }
-  return row.back();
 }
 
 }  // namespace

@@ -1,8 +1,11 @@
 // From raw flags to a LaunchConfig: see parse.h.
 #include "launcher/cli/parse.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <filesystem>
 #include <limits>
 #include <optional>
@@ -125,6 +128,18 @@ absl::Status ApplyLogDir(const Arguments& arguments, const Surroundings& surroun
                        !std::filesystem::is_directory(config.log_dir, error);
   if (is_file && config.log_dir != "/dev/null") {
     return BadValue(*raw, "a file is there; give a directory, or /dev/null for no files");
+  }
+  if (config.log_dir == "/dev/null") {
+    return absl::OkStatus();
+  }
+  // A disk that is full now is only warned of, later: training can go on.
+  std::filesystem::create_directories(config.log_dir, error);
+  const bool is_full = error == std::errc::no_space_on_device;
+  if (!error && ::access(config.log_dir.c_str(), W_OK | X_OK) != 0) {
+    error.assign(errno, std::generic_category());
+  }
+  if (error && !is_full) {
+    return BadValue(*raw, absl::StrCat("no files can be made there: ", error.message()));
   }
   return absl::OkStatus();
 }

@@ -33,11 +33,10 @@ class Gateway {
     double samples_per_s = 0;
   };
 
-  // Makes the directory and serves. `host` and `address` are this node's, for
-  // messages and for Register. Errors: the directory cannot be made (it is
-  // named, with the reason).
+  // Makes the directory and serves. `host` is this node's name, for messages.
+  // Errors: the directory cannot be made (it is named, with the reason).
   static absl::StatusOr<std::unique_ptr<Gateway>> Start(std::string job_id, std::string host,
-                                                        std::string address, SendFn send);
+                                                        SendFn send);
   // Ends every waiting call, stops serving and removes the directory.
   ~Gateway();
   Gateway(const Gateway&) = delete;
@@ -48,7 +47,8 @@ class Gateway {
   // The directory it made, to be removed also when this process dies.
   [[nodiscard]] const std::string& directory() const;
 
-  void BeginRound(const core::RoundStart& round);
+  // `address` is this node's: its workers' peers reach them by it.
+  void BeginRound(const core::RoundStart& round, const std::string& address);
   // Says again to the coordinator what it has not answered: after a reconnect.
   void Resend();
   // Waiting calls fail with ABORTED: `why`.

@@ -25,14 +25,17 @@ struct Exchange {
   Response* response;
 };
 
+using RegisterExchange = Exchange<ddlaunch::v1::RegisterRequest, ddlaunch::v1::RegisterResponse>;
+using PublishExchange = Exchange<ddlaunch::v1::PublishRequest, ddlaunch::v1::PublishResponse>;
+using FetchExchange = Exchange<ddlaunch::v1::FetchRequest, ddlaunch::v1::FetchResponse>;
+using BarrierExchange = Exchange<ddlaunch::v1::BarrierRequest, ddlaunch::v1::BarrierResponse>;
+using AgreePlanExchange = Exchange<ddlaunch::v1::AgreePlanRequest, ddlaunch::v1::AgreePlanResponse>;
+using ReportProgressExchange =
+    Exchange<ddlaunch::v1::ReportProgressRequest, ddlaunch::v1::ReportProgressResponse>;
+
 struct Call {
-  using Body = std::variant<
-      Exchange<ddlaunch::v1::RegisterRequest, ddlaunch::v1::RegisterResponse>,
-      Exchange<ddlaunch::v1::PublishRequest, ddlaunch::v1::PublishResponse>,
-      Exchange<ddlaunch::v1::FetchRequest, ddlaunch::v1::FetchResponse>,
-      Exchange<ddlaunch::v1::BarrierRequest, ddlaunch::v1::BarrierResponse>,
-      Exchange<ddlaunch::v1::AgreePlanRequest, ddlaunch::v1::AgreePlanResponse>,
-      Exchange<ddlaunch::v1::ReportProgressRequest, ddlaunch::v1::ReportProgressResponse>>;
+  using Body = std::variant<RegisterExchange, PublishExchange, FetchExchange, BarrierExchange,
+                            AgreePlanExchange, ReportProgressExchange>;
   grpc::ServerUnaryReactor* reactor = nullptr;
   // A little before the caller's own deadline, so that the answer that says
   // what is missing still reaches it.

@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <string_view>
 #include <system_error>
 #include <vector>
 
@@ -15,9 +16,14 @@ namespace ddl {
 absl::StatusOr<PrivateDirectory> PrivateDirectory::Make() {
   std::vector<std::string> parents;
   constexpr std::size_t kMaxParentLength = 60;
+  // gRPC reads the socket's path as part of a URI: nothing that means something
+  // there (%, #, ?).
+  constexpr std::string_view kPlain =
+      "/ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-";
   if (const char* runtime_dir = std::getenv("XDG_RUNTIME_DIR");
       runtime_dir != nullptr && *runtime_dir == '/' &&
-      std::strlen(runtime_dir) < kMaxParentLength) {
+      std::strlen(runtime_dir) < kMaxParentLength &&
+      std::string_view(runtime_dir).find_first_not_of(kPlain) == std::string_view::npos) {
     parents.emplace_back(runtime_dir);
   }
   parents.emplace_back("/tmp");

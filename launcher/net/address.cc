@@ -17,6 +17,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "agent/base/host.h"
 #include "agent/base/unique_fd.h"
 
 namespace ddl {
@@ -106,14 +107,6 @@ std::optional<std::string> DefaultRouteAddress() {
 
 }  // namespace
 
-std::string HostName() {
-  std::array<char, 256> name{};
-  if (::gethostname(name.data(), name.size() - 1) != 0 || name[0] == '\0') {
-    return "localhost";
-  }
-  return name.data();
-}
-
 bool IsAddressLiteral(const std::string& host) {
   std::array<unsigned char, sizeof(in6_addr)> bytes{};
   return ::inet_pton(AF_INET, host.c_str(), bytes.data()) == 1 ||
@@ -157,11 +150,6 @@ absl::StatusOr<std::string> LocalAddressTowards(const std::string& host, std::ui
   return absl::UnavailableError(absl::StrCat("no route from this host to ",
                                              JoinHostPort(host, port), ": ", std::strerror(errno),
                                              "; --local-addr sets the address to advertise"));
-}
-
-std::string JoinHostPort(const std::string& host, std::uint16_t port) {
-  const bool is_v6 = host.find(':') != std::string::npos;
-  return is_v6 ? absl::StrCat("[", host, "]:", port) : absl::StrCat(host, ":", port);
 }
 
 }  // namespace ddl

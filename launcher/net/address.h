@@ -13,9 +13,6 @@
 
 namespace ddl {
 
-// gethostname(2): for people to read.
-std::string HostName();
-
 // "127.0.0.1", "::1" and the rest of the loopback range; not names.
 bool IsLoopbackLiteral(const std::string& host);
 // An IPv4 or IPv6 address in numbers.
@@ -31,9 +28,6 @@ absl::StatusOr<bool> IsOwnAddress(const std::string& host);
 // host), the address of the default route, so that peers can reach it.
 // UNAVAILABLE: there is no route.
 absl::StatusOr<std::string> LocalAddressTowards(const std::string& host, std::uint16_t port);
-
-// "host:port", with brackets around an IPv6 address.
-std::string JoinHostPort(const std::string& host, std::uint16_t port);
 
 }  // namespace ddl
 

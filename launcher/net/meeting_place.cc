@@ -1,8 +1,10 @@
 // Host the coordinator, or find it.
 #include "launcher/net/meeting_place.h"
 
+#include <algorithm>
 #include <utility>
 
+#include "agent/base/host.h"
 #include "agent/base/status_macros.h"
 #include "agent/store/memory_store.h"
 #include "launcher/net/address.h"
@@ -15,6 +17,9 @@ absl::StatusOr<std::unique_ptr<Coordinator>> Host(
     std::function<void(const core::Explain&)> explain) {
   Coordinator::Options options;
   options.core.heartbeat_timeout = config.heartbeat_timeout;
+  constexpr int kHeartbeatsPerTimeout = 5;
+  options.core.heartbeat_interval =
+      std::min(options.core.heartbeat_interval, config.heartbeat_timeout / kHeartbeatsPerTimeout);
   options.listen_host = listen_host;
   options.listen_port = port;
   options.explain = std::move(explain);
@@ -61,8 +66,10 @@ absl::StatusOr<MeetingPlace> FindMeetingPlace(const LaunchConfig& config,
       place.is_open_to_network = !IsLoopbackLiteral(listen_host);
       place.endpoint = JoinHostPort(listen_host == "::" ? config.endpoint_host : listen_host,
                                     place.coordinator->port());
-    } else if (config.is_host.value_or(false)) {
+    } else if (config.is_host.value_or(false) || config.endpoint_port == 0) {
       return coordinator.status();
+    } else {
+      place.port_was_taken = true;
     }
   }
   if (config.local_addr.empty()) {

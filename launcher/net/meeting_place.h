@@ -23,6 +23,9 @@ struct MeetingPlace {
   std::unique_ptr<Coordinator> coordinator;  // null: hosted by another
   std::string endpoint;                      // "host:port" to connect to
   std::string own_address;                   // what this node advertises
+  // This host owns the endpoint, but something holds its port: another ddlaunch,
+  // which answers at once, or a stranger.
+  bool port_was_taken = false;
   // Whether anybody on the network could join: the listening address is not
   // loopback (and this version knows no token).
   bool is_open_to_network = false;

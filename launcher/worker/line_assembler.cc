@@ -57,7 +57,6 @@ void LineAssembler::Append(std::string_view bytes, Instant now) {
 void LineAssembler::AppendRaw(std::string_view bytes) {
   if (!bytes.empty()) {
     Put(PieceKind::kRaw, bytes, /*continues=*/false);
-    raw_unfinished_ = bytes.back() != '\n';
   }
 }
 
@@ -101,10 +100,6 @@ void LineAssembler::FlushPart() {
 }
 
 void LineAssembler::Finish() {
-  if (style_.raw && raw_unfinished_) {
-    Put(PieceKind::kRaw, "\n", /*continues=*/false);
-    raw_unfinished_ = false;
-  }
   if (!segment_.empty() || !overwritten_.empty() || in_long_line_) {
     EndLine();
   }

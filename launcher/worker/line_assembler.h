@@ -76,7 +76,6 @@ class LineAssembler {
   bool after_return_ = false;           // segment_ follows a '\r'
   bool return_pending_ = false;         // a '\r' came, and nothing yet after it
   bool in_long_line_ = false;           // parts of it were shown
-  bool raw_unfinished_ = false;         // raw: the last byte was no newline
   bool progress_held_ = false;          // overwritten_ is to be shown when it is time
   std::optional<Instant> progress_at_;  // the last time that one was shown
   Instant last_bytes_at_{};

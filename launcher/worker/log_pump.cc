@@ -3,6 +3,7 @@
 // epoll, so that it costs nothing meanwhile.
 #include "launcher/worker/log_pump.h"
 
+#include <fcntl.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/ioctl.h>
@@ -26,6 +27,7 @@
 
 #include "launcher/worker/console.h"
 #include "launcher/worker/errno_text.h"
+#include "launcher/worker/error_file.h"
 #include "launcher/worker/line_assembler.h"
 #include "launcher/worker/text.h"
 #include "launcher/worker/thread_signals.h"
@@ -36,6 +38,7 @@ namespace {
 constexpr std::size_t kChunkBytes = std::size_t{64} << 10U;
 constexpr std::size_t kTailBytes = std::size_t{8} << 10U;
 constexpr int kMaxEvents = 64;
+constexpr auto kEndTimeout = std::chrono::seconds(1);
 constexpr std::uint32_t kWakeSource = 0;  // stream ids start above
 
 std::uint32_t StreamId(WorkerId worker, bool is_stderr) {
@@ -69,6 +72,7 @@ struct AddCommand {
 };
 struct DrainCommand {
   WorkerId worker = kEveryWorker;
+  std::string error_file;
 };
 struct CloseAllCommand {};
 struct PrintCommand {
@@ -81,16 +85,17 @@ using Command = std::variant<AddCommand, DrainCommand, CloseAllCommand, PrintCom
 
 }  // namespace
 
-class LogPump::Thread {
+class LogPump::Thread : public std::enable_shared_from_this<LogPump::Thread> {
  public:
   Thread(const ConsoleOptions& options, int notify_fd);
-  ~Thread();
+  ~Thread() = default;
   Thread(const Thread&) = delete;
   Thread& operator=(const Thread&) = delete;
 
   void Post(Command command);
   std::vector<DrainedWorker> TakeDrained();
   bool Flush(Instant deadline);
+  void Stop(Instant deadline);
 
  private:
   enum class ReadResult : std::uint8_t { kData, kNothing, kEnd };
@@ -116,7 +121,7 @@ class LogPump::Thread {
 
   // Owned with the console writers' threads, which may outlive us.
   const std::shared_ptr<UniqueFd> wake_;
-  const int notify_fd_;
+  const UniqueFd notify_fd_;  // a copy: the owner of the other may be gone
 
   // The pump's thread only.
   UniqueFd epoll_;
@@ -132,19 +137,21 @@ class LogPump::Thread {
 
   std::mutex mutex_;
   std::condition_variable flushed_cv_;
+  std::condition_variable ended_cv_;
   // All guarded by mutex_.
   std::deque<Command> commands_;
   std::vector<DrainedWorker> drained_;
   std::uint64_t flushes_asked_ = 0;
   std::uint64_t flushes_done_ = 0;
   bool stop_ = false;
+  bool ended_ = false;
 
   std::thread thread_;  // started with the first command
 };
 
 LogPump::Thread::Thread(const ConsoleOptions& options, int notify_fd)
     : wake_(std::make_shared<UniqueFd>(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK))),
-      notify_fd_(notify_fd),
+      notify_fd_(::fcntl(notify_fd, F_DUPFD_CLOEXEC, 0)),
       epoll_(::epoll_create1(EPOLL_CLOEXEC)) {
   const auto wake = [fd = wake_] { Wake(fd->get()); };
   out_ = std::make_unique<Console>(options.stdout_fd, options.buffer_bytes, wake);
@@ -157,14 +164,18 @@ LogPump::Thread::Thread(const ConsoleOptions& options, int notify_fd)
   ::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, wake_->get(), &event);
 }
 
-LogPump::Thread::~Thread() {
-  {
-    const std::lock_guard lock(mutex_);
-    stop_ = true;
+void LogPump::Thread::Stop(Instant deadline) {
+  std::unique_lock lock(mutex_);
+  stop_ = true;
+  if (!thread_.joinable()) {
+    return;
   }
   Wake(wake_->get());
-  if (thread_.joinable()) {
+  if (ended_cv_.wait_until(lock, deadline, [this] { return ended_; })) {
+    lock.unlock();
     thread_.join();
+  } else {
+    thread_.detach();  // the thread owns us, too
   }
 }
 
@@ -174,7 +185,7 @@ void LogPump::Thread::Post(Command command) {
     commands_.push_back(std::move(command));
     if (!thread_.joinable()) {
       const BlockAllSignals for_the_thread;
-      thread_ = std::thread([this] { Run(); });
+      thread_ = std::thread([self = shared_from_this()] { self->Run(); });
     }
   }
   Wake(wake_->get());
@@ -223,6 +234,9 @@ void LogPump::Thread::Run() {
     }
     ShowWhatIsDue();
   }
+  const std::lock_guard lock(mutex_);
+  ended_ = true;
+  ended_cv_.notify_all();
 }
 
 // False: the thread is to end.
@@ -280,11 +294,14 @@ void LogPump::Thread::Do(DrainCommand& command) {
     drained.stderr_tail = tail->second->text();
     tails_.erase(tail);
   }
+  if (!command.error_file.empty()) {
+    drained.error_text = ReadErrorFile(command.error_file);
+  }
   {
     const std::lock_guard lock(mutex_);
     drained_.push_back(std::move(drained));
   }
-  Wake(notify_fd_);
+  Wake(notify_fd_.get());
 }
 
 void LogPump::Thread::Do(CloseAllCommand& /*command*/) {
@@ -436,8 +453,7 @@ void LogPump::Thread::ShowWhatIsDue() {
 int LogPump::Thread::TimeoutMs() const {
   std::optional<Instant> first;
   for (const auto& [id, stream] : streams_) {
-    const std::optional<Instant> due =
-        stream.lines.has_value() ? stream.lines->deadline() : std::nullopt;
+    const auto due = stream.lines.has_value() ? stream.lines->deadline() : std::nullopt;
     if (due.has_value() && (!first.has_value() || *due < *first)) {
       first = due;
     }
@@ -446,21 +462,22 @@ int LogPump::Thread::TimeoutMs() const {
     return -1;
   }
   const auto ms = std::chrono::ceil<std::chrono::milliseconds>(*first - MonotonicNow()).count();
-  constexpr std::int64_t kMaxMs = 1000;
-  return static_cast<int>(std::clamp<std::int64_t>(ms, 0, kMaxMs));
+  return static_cast<int>(std::clamp<std::int64_t>(ms, 0, 1000));
 }
 
 LogPump::LogPump(const ConsoleOptions& console, int notify_fd)
-    : thread_(std::make_unique<Thread>(console, notify_fd)) {}
+    : thread_(std::make_shared<Thread>(console, notify_fd)) {}
 
-LogPump::~LogPump() = default;
+LogPump::~LogPump() {
+  thread_->Stop(MonotonicNow() + kEndTimeout);
+}
 
 void LogPump::Add(WorkerId worker, std::vector<StreamSpec> streams) {
   thread_->Post(AddCommand{worker, std::move(streams)});
 }
 
-void LogPump::Drain(WorkerId worker) {
-  thread_->Post(DrainCommand{worker});
+void LogPump::Drain(WorkerId worker, std::string error_file) {
+  thread_->Post(DrainCommand{worker, std::move(error_file)});
 }
 
 std::vector<DrainedWorker> LogPump::TakeDrained() {

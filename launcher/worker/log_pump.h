@@ -5,7 +5,9 @@
 // console lines and says how many; a stream without a file is not read on, so
 // its worker waits in write(2), as it would without us. No other stream, and
 // nothing else in ddlaunch, waits for a console. A log file that cannot be
-// written (disk full) is given up with one warning; the worker goes on.
+// written (disk full) is given up with one warning; the worker goes on. A file
+// system that hangs stops the pump, and with it all output; so wait for nothing
+// here without a limit.
 //
 // Thread safe.
 #ifndef DDLAUNCH_LAUNCHER_WORKER_LOG_PUMP_H_
@@ -43,20 +45,24 @@ struct StreamSpec {
 struct DrainedWorker {
   WorkerId worker = kEveryWorker;
   std::string stderr_tail;  // bytes, the last few kilobytes
+  std::string error_text;   // from its error file; empty: none
 };
 
 class LogPump {
  public:
   // `notify_fd`, an eventfd, is written when TakeDrained has something.
   LogPump(const ConsoleOptions& console, int notify_fd);
+  // Waits a second for the thread; one that hangs in a log file's write(2) is
+  // left alone, and ends with the process.
   ~LogPump();
   LogPump(const LogPump&) = delete;
   LogPump& operator=(const LogPump&) = delete;
 
   void Add(WorkerId worker, std::vector<StreamSpec> streams);
-  // The worker has exited: reads what is in its pipes now. Whoever else holds
-  // one open may go on writing, and is waited for by nobody.
-  void Drain(WorkerId worker);
+  // The worker has exited: reads what is in its pipes now, and `error_file`
+  // unless that is empty. Whoever else holds a pipe open may go on writing, and
+  // is waited for by nobody.
+  void Drain(WorkerId worker, std::string error_file);
   [[nodiscard]] std::vector<DrainedWorker> TakeDrained();
   // Nobody is left who could write: reads the rest and closes every stream.
   void CloseAll();
@@ -68,7 +74,7 @@ class LogPump {
 
  private:
   class Thread;
-  const std::unique_ptr<Thread> thread_;
+  const std::shared_ptr<Thread> thread_;  // the other owner: its thread
 };
 
 }  // namespace ddl

@@ -83,16 +83,27 @@ void AppendChildren(pid_t pid, std::vector<pid_t>& out) {
   }
 }
 
-// The fourth field of /proc/<pid>/stat; the second may hold anything, also
-// blanks and brackets, so the count starts behind its last bracket.
-std::optional<pid_t> ParentOf(pid_t pid) {
+// /proc/<pid>/stat from its third field on: "S 4711 ..."; empty: no such
+// process. The second may hold anything, also blanks and brackets, so the count
+// starts behind its last bracket.
+std::string StatFromState(pid_t pid) {
   const std::string stat = ReadFile("/proc/" + std::to_string(pid) + "/stat").value_or("");
   const std::size_t name_end = stat.rfind(')');
+  constexpr std::size_t kFromNameToState = 2;   // ") "
   constexpr std::size_t kFromNameToParent = 4;  // ") S "
   if (name_end == std::string::npos || stat.size() < name_end + kFromNameToParent) {
+    return {};
+  }
+  return stat.substr(name_end + kFromNameToState);
+}
+
+std::optional<pid_t> ParentOf(pid_t pid) {
+  const std::string stat = StatFromState(pid);
+  if (stat.empty()) {
     return std::nullopt;
   }
-  const std::string_view rest = std::string_view(stat).substr(name_end + kFromNameToParent);
+  constexpr std::size_t kFromStateToParent = 2;  // "S "
+  const std::string_view rest = std::string_view(stat).substr(kFromStateToParent);
   return ParsePid(rest.substr(0, rest.find(' ')));
 }
 
@@ -133,12 +144,17 @@ std::vector<pid_t> Descendants(pid_t root) {
   return found;
 }
 
-std::size_t KillDescendants(pid_t root) {
-  const std::vector<pid_t> pids = Descendants(root);
+char StateOf(pid_t pid) {
+  const std::string stat = StatFromState(pid);
+  return stat.empty() ? '?' : stat.front();
+}
+
+std::vector<pid_t> KillDescendants(pid_t root) {
+  std::vector<pid_t> pids = Descendants(root);
   for (const pid_t pid : pids) {
     ::kill(pid, SIGKILL);
   }
-  return pids.size();
+  return pids;
 }
 
 }  // namespace ddl

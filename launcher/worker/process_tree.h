@@ -6,7 +6,6 @@
 
 #include <sys/types.h>
 
-#include <cstddef>
 #include <vector>
 
 namespace ddl {
@@ -20,8 +19,12 @@ std::vector<pid_t> Descendants(pid_t root);
 // /proc/<pid>/task/<tid>/children.
 std::vector<pid_t> DescendantsByScan(pid_t root);
 
-// SIGKILL to all of Descendants(root); returns how many there were.
-std::size_t KillDescendants(pid_t root);
+// 'R', 'S', 'D' (hangs in the kernel), 'Z' (dead, not reaped) and so on, as
+// ps(1) names it; '?': there is no such process.
+char StateOf(pid_t pid);
+
+// SIGKILL to all of Descendants(root); returns them.
+std::vector<pid_t> KillDescendants(pid_t root);
 
 }  // namespace ddl
 

@@ -53,7 +53,10 @@ void TieToParent(pid_t parent) {
   }
   ::sigprocmask(SIG_SETMASK, &inherited.signal_mask, nullptr);
   ::execve(payload.argv()[0], payload.argv(), payload.env());
-  Fail(pipe_fd, SpawnStep::kExec, errno);
+  const int error = errno;
+  // Asked here, where a slow file system makes nobody else wait.
+  const bool exists = error == ENOENT && ::access(payload.argv()[0], F_OK) == 0;
+  Fail(pipe_fd, exists ? SpawnStep::kInterpreter : SpawnStep::kExec, error);
 }
 
 }  // namespace

@@ -3,10 +3,9 @@
 
 #include <sys/resource.h>
 
+#include <algorithm>
 #include <cerrno>
-#include <filesystem>
 #include <string>
-#include <system_error>
 
 #include "launcher/worker/errno_text.h"
 
@@ -25,14 +24,7 @@ absl::Status ExecError(const LaunchConfig& config, int error) {
       config.program_name == path ? path : config.program_name + " (" + path + ")";
   const std::string text = ErrnoText("cannot execute " + shown, error);
   switch (error) {
-    case ENOENT: {
-      std::error_code ignored;
-      return absl::NotFoundError(std::filesystem::exists(path, ignored)
-                                     ? text +
-                                           "; the interpreter that its first line names, or "
-                                           "its dynamic loader, does not exist"
-                                     : text);
-    }
+    case ENOENT:
     case ENOTDIR:
       return absl::NotFoundError(text);
     case ENOEXEC:
@@ -58,6 +50,10 @@ absl::Status StartError(const LaunchConfig& config, const SupervisorEvent& event
   switch (event.step) {
     case SpawnStep::kExec:
       return ExecError(config, error);
+    case SpawnStep::kInterpreter:
+      return absl::NotFoundError(std::string(ExecError(config, error).message()) +
+                                 "; the interpreter that its first line names, or its dynamic "
+                                 "loader, does not exist");
     case SpawnStep::kChdir:
       return absl::InvalidArgumentError(
           ErrnoText("cannot change to the workers' directory " + config.cwd, error));
@@ -76,16 +72,19 @@ absl::Status StartError(const LaunchConfig& config, const SupervisorEvent& event
 
 absl::Status EnsureOpenFiles(std::int32_t nproc) {
   // Each worker: two pipes' read ends and two files that stay. Then those on
-  // the way to the supervisor, which come and go, and ddlaunch's own (gRPC).
+  // the way to the supervisor, which come and go (four of each worker, should
+  // its request have to wait for room), and ddlaunch's own (gRPC).
   constexpr rlim_t kPerWorker = 4;
+  constexpr rlim_t kPerWaitingWorker = 4;
   constexpr rlim_t kOwn = 48;
   const rlim_t enough = static_cast<rlim_t>(nproc) * kPerWorker + kOwn;
+  const rlim_t plenty = enough + static_cast<rlim_t>(nproc) * kPerWaitingWorker;
   rlimit limit{};
-  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= enough) {
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= plenty) {
     return absl::OkStatus();
   }
   if (limit.rlim_max >= enough) {
-    limit.rlim_cur = enough;
+    limit.rlim_cur = std::min(plenty, limit.rlim_max);
     ::setrlimit(RLIMIT_NOFILE, &limit);
     return absl::OkStatus();
   }

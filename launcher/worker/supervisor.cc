@@ -9,18 +9,15 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <chrono>
 #include <csignal>
 #include <cstring>
-#include <thread>
 #include <utility>
 
 #include "agent/base/status_macros.h"
 #include "launcher/worker/errno_text.h"
-#include "launcher/worker/process_tree.h"
 #include "launcher/worker/spawn_payload.h"
 #include "launcher/worker/supervisor_process.h"
 
@@ -30,9 +27,11 @@ namespace {
 // How long the supervisor may leave its socket unread before it is given up.
 constexpr auto kSendTimeout = std::chrono::seconds(10);
 // How long its end, with all its workers', is waited for.
-constexpr auto kEndTimeout = std::chrono::seconds(5);
-// Between two looks where no descriptor tells.
+constexpr auto kEndTimeout = kKillTimeout + std::chrono::seconds(1);
+// Between two looks at its end where there is no pidfd.
 constexpr auto kLookAgain = std::chrono::milliseconds(1);
+// Between two tries to send what found no room.
+constexpr auto kTryAgain = std::chrono::milliseconds(10);
 constexpr std::size_t kMaxFds = 4;
 
 void OpenClosedStandardStreams() {
@@ -43,13 +42,6 @@ void OpenClosedStandardStreams() {
       return;
     }
   }
-}
-
-int PollTimeoutMs(Instant deadline) {
-  const Duration left = deadline - MonotonicNow();
-  const auto ms = std::chrono::ceil<std::chrono::milliseconds>(left).count();
-  constexpr std::int64_t kMaxMs = 60'000;
-  return static_cast<int>(std::clamp<std::int64_t>(ms, 0, kMaxMs));
 }
 
 }  // namespace
@@ -105,9 +97,12 @@ absl::Status Supervisor::Signal(WorkerId worker, int signal) {
   return Send(message, kRequestHeaderBytes, {});
 }
 
-absl::Status Supervisor::KillAll() {
+absl::Status Supervisor::KillAll(WorkerId ticket, Duration timeout) {
   SupervisorRequest message;
   message.type = SupervisorRequestType::kKillAll;
+  message.worker = ticket;
+  message.timeout_ms = static_cast<std::int32_t>(
+      std::chrono::duration_cast<std::chrono::milliseconds>(timeout).count());
   return Send(message, kRequestHeaderBytes, {});
 }
 
@@ -126,7 +121,18 @@ absl::Status Supervisor::Send(const SupervisorRequest& request, std::size_t byte
   if (gone_) {
     return Gone();
   }
-  iovec data{const_cast<SupervisorRequest*>(&request), bytes};
+  const auto* const begin = reinterpret_cast<const char*>(&request);
+  std::vector<char> message(begin, begin + bytes);
+  if (!waiting_.empty()) {
+    return Enqueue(std::move(message), fds);
+  }
+  const absl::Status sent = SendNow(message, fds);
+  return absl::IsUnavailable(sent) && !gone_ ? Enqueue(std::move(message), fds) : sent;
+}
+
+// UNAVAILABLE and not gone(): no room now.
+absl::Status Supervisor::SendNow(const std::vector<char>& bytes, const std::vector<int>& fds) {
+  iovec data{const_cast<char*>(bytes.data()), bytes.size()};
   alignas(cmsghdr) std::array<char, CMSG_SPACE(kMaxFds * sizeof(int))> control{};
   msghdr message{};
   message.msg_iov = &data;
@@ -140,84 +146,117 @@ absl::Status Supervisor::Send(const SupervisorRequest& request, std::size_t byte
     rights->cmsg_len = CMSG_LEN(fds.size() * sizeof(int));
     std::memcpy(CMSG_DATA(rights), fds.data(), fds.size() * sizeof(int));
   }
-  const Instant deadline = MonotonicNow() + kSendTimeout;
   while (::sendmsg(socket_.get(), &message, MSG_DONTWAIT | MSG_NOSIGNAL) < 0) {
-    // ETOOMANYREFS: too many descriptors under way; the supervisor takes them.
-    if (errno != EAGAIN && errno != EINTR && errno != ETOOMANYREFS && errno != ENOBUFS) {
-      return errno == EPIPE || errno == ECONNRESET
-                 ? Gone()
-                 : absl::ResourceExhaustedError(ErrnoText("cannot ask the supervisor", errno));
+    switch (errno) {
+      case EINTR:
+        continue;
+      case EAGAIN:
+      case ENOBUFS:
+      case ETOOMANYREFS:  // too many descriptors under way; the supervisor takes them
+        return absl::UnavailableError("no room");
+      case EPIPE:
+      case ECONNRESET:
+        return Gone();
+      default:
+        return absl::ResourceExhaustedError(ErrnoText("cannot ask the supervisor", errno));
     }
-    if (MonotonicNow() >= deadline) {
-      return absl::UnavailableError("the supervisor process (pid " + std::to_string(pid_) +
-                                    ") does not answer; is it stopped?");
-    }
-    pollfd room{socket_.get(), POLLIN, 0};
-    ::poll(&room, 1, static_cast<int>(kLookAgain.count()));
-    DDL_RETURN_IF_ERROR(ReadEvents());
   }
   return absl::OkStatus();
 }
 
-// Takes all that can be read without waiting.
-absl::Status Supervisor::ReadEvents() {
-  if (gone_) {
-    return Gone();
-  }
-  for (;;) {
-    SupervisorEvent event;
-    const ssize_t n = ::recv(socket_.get(), &event, sizeof(event), MSG_DONTWAIT);
-    if (n == sizeof(event)) {
-      events_.push_back(event);
-      continue;
+// With copies of the descriptors, which stay the caller's.
+absl::Status Supervisor::Enqueue(std::vector<char> bytes, const std::vector<int>& fds) {
+  WaitingRequest request;
+  for (const int fd : fds) {
+    request.fds.emplace_back(::fcntl(fd, F_DUPFD_CLOEXEC, 0));
+    if (!request.fds.back().valid()) {
+      return absl::ResourceExhaustedError(
+          ErrnoText("cannot keep a worker's descriptors until they are sent", errno));
     }
-    if (n < 0 && (errno == EAGAIN || errno == EINTR)) {
+  }
+  request.bytes = std::move(bytes);
+  if (waiting_.empty()) {
+    no_room_since_ = last_try_ = MonotonicNow();
+  }
+  waiting_.push_back(std::move(request));
+  return absl::OkStatus();
+}
+
+absl::Status Supervisor::FlushRequests() {
+  while (!waiting_.empty()) {
+    last_try_ = MonotonicNow();
+    std::vector<int> fds;
+    for (const UniqueFd& fd : waiting_.front().fds) {
+      fds.push_back(fd.get());
+    }
+    const absl::Status sent = SendNow(waiting_.front().bytes, fds);
+    if (absl::IsUnavailable(sent) && !gone_) {
+      if (last_try_ - no_room_since_ >= kSendTimeout) {
+        GiveUp();
+        return Gone();
+      }
       return absl::OkStatus();
     }
-    return Gone();
+    DDL_RETURN_IF_ERROR(sent);
+    waiting_.pop_front();
+    no_room_since_ = last_try_;
   }
+  return absl::OkStatus();
 }
 
 absl::StatusOr<std::optional<SupervisorEvent>> Supervisor::Next() {
-  const absl::Status read = ReadEvents();
-  if (events_.empty()) {
-    if (!read.ok()) {
-      return read;
-    }
-    return std::optional<SupervisorEvent>();
+  SupervisorEvent event;
+  ssize_t n = -1;
+  do {
+    n = ::recv(socket_.get(), &event, sizeof(event), MSG_DONTWAIT);
+  } while (n < 0 && errno == EINTR);
+  if (n == sizeof(event)) {
+    return std::optional<SupervisorEvent>(event);
   }
-  std::optional<SupervisorEvent> event(events_.front());
-  events_.pop_front();
-  return event;
+  if (gone_ || n >= 0 || errno != EAGAIN) {
+    return Gone();
+  }
+  DDL_RETURN_IF_ERROR(FlushRequests());
+  return std::optional<SupervisorEvent>();
 }
 
-absl::StatusOr<std::optional<SupervisorEvent>> Supervisor::Wait(Instant deadline) {
-  for (;;) {
-    DDL_ASSIGN_OR_RETURN(const std::optional<SupervisorEvent> event, Next());
-    if (event.has_value() || MonotonicNow() >= deadline) {
-      return event;
-    }
-    pollfd readable{socket_.get(), POLLIN, 0};
-    ::poll(&readable, 1, PollTimeoutMs(deadline));
+std::optional<Instant> Supervisor::deadline() const {
+  if (waiting_.empty()) {
+    return std::nullopt;
+  }
+  return last_try_ + kTryAgain;
+}
+
+void Supervisor::GiveUp() {
+  if (!gone_) {
+    given_up_ = true;
+    ::kill(pid_, SIGKILL);
+    [[maybe_unused]] const absl::Status same_for_all = Gone();
   }
 }
 
 // The workers have got SIGKILL from the kernel; what they had started was
-// handed to this process, its nearest living subreaper. REQUIRES: the
-// supervisor is the only child this process ever has.
+// handed to this process, its nearest living subreaper.
+TreeKiller::Result Supervisor::KillRest(Instant now) {
+  if (!std::exchange(rest_begun_, true)) {
+    rest_.Begin(now, kKillTimeout);
+  }
+  while (::waitpid(-1, nullptr, WNOHANG) > 0) {
+  }
+  return rest_.active() ? rest_.Continue(now) : TreeKiller::Result::kNobody;
+}
+
 absl::Status Supervisor::Gone() {
-  if (!gone_) {
-    gone_ = true;
-    const Instant deadline = MonotonicNow() + kEndTimeout;
-    while (KillDescendants(::getpid()) > 0 && MonotonicNow() < deadline) {
-      while (::waitpid(-1, nullptr, WNOHANG) > 0) {
-      }
-      std::this_thread::sleep_for(kLookAgain);
-    }
+  gone_ = true;
+  waiting_.clear();
+  const std::string who = "the supervisor process (pid " + std::to_string(pid_) + ") ";
+  if (given_up_) {
+    return absl::UnavailableError(who + "did not answer and was killed, and with it all workers " +
+                                  "of this node; was it stopped?");
   }
   return absl::UnavailableError(
-      "the supervisor process (pid " + std::to_string(pid_) +
-      ") was killed, and with it all workers of this node; was it the out-of-memory killer? "
+      who +
+      "was killed, and with it all workers of this node; was it the out-of-memory killer? "
       "Look at dmesg");
 }
 

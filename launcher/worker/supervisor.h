@@ -13,17 +13,19 @@
 //
 // If ddlaunch dies, the supervisor sees the end of the socket, kills all
 // descendants, removes the directories it was told of, and ends. If the
-// supervisor is killed, the workers die of the parent-death signal, ddlaunch
-// inherits what they had started (it is a subreaper too) and kills it, and
-// every call here answers UNAVAILABLE.
+// supervisor is killed, the workers die of the parent-death signal, every call
+// here answers UNAVAILABLE, and ddlaunch inherits what they had started (it is a
+// subreaper too): the caller then calls KillRest until it is done.
 //
-// Not thread safe. Calls do not block, unless the supervisor does not read for
-// a while; that wait is bounded.
+// Not thread safe. No call blocks: a request that finds no room waits in a
+// queue, which Next() sends. A supervisor that takes nothing for ten seconds is
+// given up.
 #ifndef DDLAUNCH_LAUNCHER_WORKER_SUPERVISOR_H_
 #define DDLAUNCH_LAUNCHER_WORKER_SUPERVISOR_H_
 
 #include <sys/types.h>
 
+#include <cstddef>
 #include <deque>
 #include <memory>
 #include <optional>
@@ -35,6 +37,7 @@
 #include "agent/base/clock.h"
 #include "agent/base/unique_fd.h"
 #include "launcher/worker/supervisor_protocol.h"
+#include "launcher/worker/tree_killer.h"
 
 namespace ddl {
 
@@ -56,8 +59,8 @@ class Supervisor {
   // ours lands there. RESOURCE_EXHAUSTED: no process or descriptor left.
   static absl::StatusOr<std::unique_ptr<Supervisor>> Fork();
 
-  // Ends the supervisor, and with it every worker; waits for that, for a few
-  // seconds at most.
+  // Ends the supervisor, and with it every worker; waits for that, at most a
+  // little longer than kKillTimeout.
   ~Supervisor();
   Supervisor(const Supervisor&) = delete;
   Supervisor& operator=(const Supervisor&) = delete;
@@ -66,36 +69,55 @@ class Supervisor {
   // their way at once. INVALID_ARGUMENT: a zero byte in a text.
   absl::Status Spawn(const SpawnRequest& request);
   absl::Status Signal(WorkerId worker, int signal);
-  // Answered by kAllGone.
-  absl::Status KillAll();
+  // Answered by kAllGone with `ticket`, at the latest when `timeout` has passed;
+  // of several on their way at once, only the last is answered.
+  absl::Status KillAll(WorkerId ticket, Duration timeout);
   // `directory` is removed with all in it when ddlaunch has ended, however.
   // INVALID_ARGUMENT: the path is too long.
   absl::Status RemoveAtEnd(const std::string& directory);
 
-  // The next event that is there; nothing if there is none now.
+  // Sends what waits for room; the next event that is there, nothing if there is
+  // none now. Events come before the error.
   absl::StatusOr<std::optional<SupervisorEvent>> Next();
-  // The same, but waits for it; nothing when `deadline` has passed.
-  absl::StatusOr<std::optional<SupervisorEvent>> Wait(Instant deadline);
-  // Events that were read while a request waited for room: poll_fd() does not
-  // announce those again.
-  [[nodiscard]] bool has_buffered_events() const { return !events_.empty(); }
+  // Requests wait for room: call Next() then. poll_fd() does not announce it.
+  [[nodiscard]] std::optional<Instant> deadline() const;
+
+  // SIGKILL to the supervisor, which does not do its work: it is gone then.
+  void GiveUp();
+  // Kills what a supervisor that is gone has left behind. Done when it is not
+  // kGoesOn; else call it again at next_look().
+  // REQUIRES: gone(), and that the supervisor is this process's only child ever.
+  TreeKiller::Result KillRest(Instant now);
+  [[nodiscard]] const TreeKiller& rest() const { return rest_; }
 
   [[nodiscard]] int poll_fd() const { return socket_.get(); }
   [[nodiscard]] pid_t pid() const { return pid_; }
-  // It was killed; what it left behind has been killed too.
+  // It was killed. What it left behind may live: see KillRest.
   [[nodiscard]] bool gone() const { return gone_; }
 
  private:
   Supervisor(pid_t pid, UniqueFd socket) : pid_(pid), socket_(std::move(socket)) {}
   absl::Status Send(const SupervisorRequest& request, std::size_t bytes,
                     const std::vector<int>& fds);
-  absl::Status ReadEvents();
+  absl::Status SendNow(const std::vector<char>& bytes, const std::vector<int>& fds);
+  absl::Status Enqueue(std::vector<char> bytes, const std::vector<int>& fds);
+  absl::Status FlushRequests();
   absl::Status Gone();
+
+  struct WaitingRequest {
+    std::vector<char> bytes;
+    std::vector<UniqueFd> fds;
+  };
 
   pid_t pid_;
   UniqueFd socket_;
-  std::deque<SupervisorEvent> events_;
+  std::deque<WaitingRequest> waiting_;
+  Instant no_room_since_{};  // while waiting_ holds some
+  Instant last_try_{};
   bool gone_ = false;
+  bool given_up_ = false;  // by us
+  TreeKiller rest_;
+  bool rest_begun_ = false;
 };
 
 }  // namespace ddl

@@ -14,8 +14,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
+#include <chrono>
 #include <csignal>
 #include <cstddef>
 #include <cstring>
@@ -29,10 +31,12 @@
 #include <utility>
 #include <vector>
 
+#include "agent/base/clock.h"
 #include "launcher/worker/process_tree.h"
 #include "launcher/worker/spawn.h"
 #include "launcher/worker/spawn_payload.h"
 #include "launcher/worker/supervisor_protocol.h"
+#include "launcher/worker/tree_killer.h"
 
 namespace ddl {
 namespace {
@@ -40,10 +44,6 @@ namespace {
 constexpr int kSocketFd = 3;
 constexpr std::size_t kSpawnFds = 4;  // payload, stdin, stdout, stderr
 constexpr int kMaxEvents = 64;
-// How soon descendants are looked for again while some are left: SIGCHLD wakes
-// us earlier for our own children, but not for those of others.
-constexpr int kKillAgainMs = 10;
-
 struct Child {
   pid_t pid = -1;
   UniqueFd pidfd;      // invalid: none was to be had, SIGCHLD serves
@@ -89,7 +89,10 @@ class SupervisorProcess {
   void FinishExec(WorkerId id);
   void ReapWorker(WorkerId id);
   void ReapOrphans();
+  void LauncherIsGone();
+  [[nodiscard]] int TimeoutMs() const;
   void ContinueKill();
+  void TellLeftBehind();
   void Answer(const SupervisorEvent& event);
   void FlushAnswers();
   [[noreturn]] void End();
@@ -101,8 +104,8 @@ class SupervisorProcess {
   std::unordered_map<pid_t, WorkerId> by_pid_;
   std::deque<SupervisorEvent> answers_;
   bool waits_for_room_ = false;  // answers_ could not all be sent
-  bool killing_ = false;
-  int kill_requests_ = 0;  // not answered yet
+  TreeKiller killer_;
+  WorkerId kill_ticket_ = 0;  // of the last request
   bool launcher_gone_ = false;
   std::vector<std::string> remove_at_end_;
 };
@@ -141,16 +144,31 @@ void SupervisorProcess::Forget(UniqueFd& fd) {
 void SupervisorProcess::Run() {
   std::array<epoll_event, kMaxEvents> events{};
   for (;;) {
-    const int n =
-        ::epoll_wait(epoll_.get(), events.data(), kMaxEvents, killing_ ? kKillAgainMs : -1);
+    const int n = ::epoll_wait(epoll_.get(), events.data(), kMaxEvents, TimeoutMs());
     for (int i = 0; i < n; ++i) {
       Handle(events[static_cast<std::size_t>(i)]);
     }
     ReapOrphans();
-    if (killing_) {
+    if (killer_.active()) {
       ContinueKill();
     }
     FlushAnswers();
+  }
+}
+
+// SIGCHLD wakes us for our own children, but not for those of others.
+int SupervisorProcess::TimeoutMs() const {
+  if (!killer_.active()) {
+    return -1;
+  }
+  const Duration left = killer_.next_look() - MonotonicNow();
+  const auto ms = std::chrono::ceil<std::chrono::milliseconds>(left).count();
+  return static_cast<int>(std::max<std::int64_t>(ms, 0));
+}
+
+void SupervisorProcess::LauncherIsGone() {
+  if (!std::exchange(launcher_gone_, true)) {
+    killer_.Begin(MonotonicNow(), kKillTimeout);
   }
 }
 
@@ -158,8 +176,7 @@ void SupervisorProcess::Handle(const epoll_event& event) {
   switch (SourceOf(event.data.u64)) {
     case Source::kSocket:
       if ((event.events & (EPOLLHUP | EPOLLERR)) != 0) {
-        launcher_gone_ = true;
-        killing_ = true;
+        LauncherIsGone();
       }
       ReadRequests();
       return;
@@ -201,8 +218,7 @@ bool SupervisorProcess::Receive(Received& received) {
   const ssize_t n = ::recvmsg(kSocketFd, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
   if (n <= 0) {
     if (n == 0) {  // the other end is closed
-      launcher_gone_ = true;
-      killing_ = true;
+      LauncherIsGone();
     }
     return false;
   }
@@ -233,8 +249,8 @@ void SupervisorProcess::Serve(Received& received) {
       Signal(request.worker, request.signal);
       return;
     case SupervisorRequestType::kKillAll:
-      killing_ = true;
-      ++kill_requests_;
+      kill_ticket_ = request.worker;
+      killer_.Begin(MonotonicNow(), std::chrono::milliseconds(request.timeout_ms));
       return;
     case SupervisorRequestType::kRemoveAtEnd:
       received.request.path.back() = '\0';
@@ -326,6 +342,9 @@ void SupervisorProcess::ReapWorker(WorkerId id) {
   int status = 0;
   const pid_t pid = it->second.pid;
   if (::waitpid(pid, &status, WNOHANG) != pid) {
+    // Dead, but a debugger's to see first. SIGCHLD comes when it has; the pidfd
+    // would wake us without end until then.
+    Forget(it->second.pidfd);
     return;
   }
   Forget(it->second.pidfd);
@@ -360,17 +379,30 @@ void SupervisorProcess::ReapOrphans() {
 }
 
 void SupervisorProcess::ContinueKill() {
-  if (AnyChildLeft()) {
-    KillDescendants(::getpid());
+  const TreeKiller::Result result = killer_.Continue(MonotonicNow());
+  if (result == TreeKiller::Result::kGoesOn) {
     return;
   }
-  killing_ = false;
   if (launcher_gone_) {
     End();
   }
-  for (; kill_requests_ > 0; --kill_requests_) {
+  if (result == TreeKiller::Result::kGivenUp) {
+    TellLeftBehind();
+  }
+  SupervisorEvent event;
+  event.type = SupervisorEventType::kAllGone;
+  event.worker = kill_ticket_;
+  Answer(event);
+}
+
+void SupervisorProcess::TellLeftBehind() {
+  for (const pid_t pid : killer_.just_left()) {
+    const auto worker = by_pid_.find(pid);
     SupervisorEvent event;
-    event.type = SupervisorEventType::kAllGone;
+    event.type = SupervisorEventType::kLeftBehind;
+    event.worker = worker == by_pid_.end() ? kEveryWorker : worker->second;
+    event.pid = pid;
+    event.status = StateOf(pid);
     Answer(event);
   }
 }

@@ -5,6 +5,7 @@
 #define DDLAUNCH_LAUNCHER_WORKER_SUPERVISOR_PROTOCOL_H_
 
 #include <array>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 
@@ -17,19 +18,23 @@ inline constexpr WorkerId kEveryWorker = 0;
 enum class SupervisorRequestType : std::uint32_t {
   kSpawn,        // with four descriptors: payload (spawn_payload.h), stdin, stdout, stderr
   kSignal,       // `signal` to `worker`, or to every live worker
-  kKillAll,      // SIGKILL to all descendants until none is left
+  kKillAll,      // SIGKILL to all descendants, until none is left or `timeout_ms` has passed
   kRemoveAtEnd,  // `path` is a directory to remove when ddlaunch is gone
 };
 
 // The longest path with its closing zero: PATH_MAX.
 inline constexpr std::size_t kMaxPathBytes = 4096;
 
+// How long a process may take to die of SIGKILL before it is left behind: one
+// that hangs in the kernel (state D) does not die until its device answers.
+inline constexpr auto kKillTimeout = std::chrono::seconds(5);
+
 struct SupervisorRequest {
   SupervisorRequestType type{};
-  WorkerId worker = kEveryWorker;
+  WorkerId worker = kEveryWorker;  // kKillAll: the ticket that its answer names
   std::int32_t signal = 0;
-  std::int32_t reserved = 0;
-  std::array<char, kMaxPathBytes> path;  // kRemoveAtEnd only; else not sent
+  std::int32_t timeout_ms = 0;             // kKillAll
+  std::array<char, kMaxPathBytes> path{};  // kRemoveAtEnd only; else not sent
 };
 inline constexpr std::size_t kRequestHeaderBytes = offsetof(SupervisorRequest, path);
 
@@ -40,13 +45,16 @@ enum class SpawnStep : std::uint32_t {
   kSetUp,  // standard streams, limits
   kChdir,
   kExec,
+  kInterpreter,  // the program exists, what its first line or its ELF header names does not
 };
 
 enum class SupervisorEventType : std::uint32_t {
   kSpawned,      // the program runs as `pid`
   kSpawnFailed,  // `status` is an errno, `step` where
   kExited,       // `status` is a wait status; the pid has been reaped
-  kAllGone,      // the answer to kKillAll, one to each
+  kLeftBehind,   // `pid`, in state `status` (a letter), has not died of SIGKILL; a
+                 // kAllGone follows. `worker` is kEveryWorker for what is none
+  kAllGone,      // nobody is left but those; `worker` is the last kKillAll's ticket
 };
 
 struct SupervisorEvent {

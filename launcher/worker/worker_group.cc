@@ -1,48 +1,39 @@
 // Ties the supervisor (who lives), the log pump (what they say) and the round's
-// state together. A worker goes kRunning -> kExited (its output is being read)
-// -> reported; the group is idle when the supervisor has said that nobody is
-// left and every exit has been reported.
+// workers together. The group is idle when the supervisor has said that nobody
+// is left and every exit has been reported. Nothing here waits: every answer
+// that may not come has an instant at which it is given up.
 #include "launcher/worker/worker_group.h"
 
 #include <fcntl.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
-#include <array>
-#include <cerrno>
 #include <csignal>
-#include <map>
-#include <string_view>
 #include <utility>
 
 #include "agent/base/check.h"
-#include "agent/base/limits.h"
 #include "agent/base/status_macros.h"
 #include "agent/base/unique_fd.h"
-#include "launcher/worker/errno_text.h"
-#include "launcher/worker/error_file.h"
 #include "launcher/worker/log_files.h"
+#include "launcher/worker/process_tree.h"
+#include "launcher/worker/round_workers.h"
 #include "launcher/worker/start_error.h"
 #include "launcher/worker/supervisor.h"
-#include "launcher/worker/text.h"
+#include "launcher/worker/tree_killer.h"
 #include "launcher/worker/worker_env.h"
+#include "launcher/worker/worker_streams.h"
 
 namespace ddl {
 namespace {
 
-constexpr std::size_t kErrorLines = 20;
-// How long programs may take to be started, on a file server that hangs too.
-constexpr auto kStartTimeout = std::chrono::seconds(60);
-// How long a group that could not be started may take to die.
-constexpr auto kAbortTimeout = std::chrono::seconds(5);
+constexpr std::size_t kMaxLeftNamed = 16;
 
-struct Worker {
-  std::int32_t local_rank = 0;
-  WorkerExit exit;         // filled in when it has exited
-  std::string error_file;  // where it would be
-};
+void Earlier(std::optional<Instant>& first, std::optional<Instant> other) {
+  if (other.has_value() && (!first.has_value() || *other < *first)) {
+    first = other;
+  }
+}
 
 // The state of an epoll event's descriptor needs no telling apart: OnReady
 // looks at both sources anyway.
@@ -51,21 +42,6 @@ void WatchReadable(int epoll, int fd) {
   event.events = EPOLLIN;
   event.data.fd = fd;
   DDL_CHECK(::epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &event) == 0);
-}
-
-struct Pipe {
-  UniqueFd read_end;   // non-blocking: ours
-  UniqueFd write_end;  // blocking: the worker's
-};
-
-absl::StatusOr<Pipe> MakePipe() {
-  std::array<int, 2> ends{};
-  if (::pipe2(ends.data(), O_CLOEXEC) != 0) {
-    return absl::ResourceExhaustedError(ErrnoText("cannot open a worker's output pipe", errno));
-  }
-  Pipe pipe{UniqueFd(ends[0]), UniqueFd(ends[1])};
-  ::fcntl(pipe.read_end.get(), F_SETFL, O_NONBLOCK);
-  return pipe;
 }
 
 // Reading a terminal from the background would take the shell's input away;
@@ -77,44 +53,30 @@ bool StdinIsOurs() {
   return ::tcgetpgrp(STDIN_FILENO) == ::getpgrp();
 }
 
-void ReplaceAll(std::string& text, std::string_view from, std::string_view to) {
-  for (std::size_t at = text.find(from); at != std::string::npos;
-       at = text.find(from, at + to.size())) {
-    text.replace(at, from.size(), to);
-  }
-}
-
-std::string HostName() {
-  constexpr std::size_t kMaxHostName = 256;
-  std::array<char, kMaxHostName> name{};
-  return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "localhost";
-}
-
 }  // namespace
 
 struct WorkerGroup::Impl {
   Impl(LaunchConfig launch_config, std::unique_ptr<Supervisor> owned_supervisor,
-       const ConsoleOptions& console);
+       const ConsoleOptions& console, const GroupTimeouts& group_timeouts);
 
   absl::Status Start(const RoundInfo& round);
   absl::Status SpawnAll(const RoundInfo& round);
   absl::Status SpawnOne(const RoundInfo& round, std::int32_t local_rank, bool stdin_is_ours,
                         std::int32_t usable_cpus);
-  [[nodiscard]] std::vector<StreamSpec> StreamsOf(const RoundInfo& round, std::int32_t local_rank,
-                                                  WorkerFiles& files, Pipe& out, Pipe& err) const;
-  [[nodiscard]] std::string PrefixOf(const RoundInfo& round, std::int32_t local_rank) const;
-  absl::Status AwaitSpawned();
-  void Abort();
 
-  void KillAll();
-  void Take(const SupervisorEvent& event);
-  void TakeExit(const SupervisorEvent& event);
-  std::vector<WorkerExit> Report();
+  void KillAll(Instant now);
+  void TakeEvents(Instant now);
+  void Take(const SupervisorEvent& event, Instant now);
+  void TakeAllGone(const SupervisorEvent& event);
+  void PrintLeftBehind();
+  void OnTime(Instant now);
+  bool FinishLost(Instant now);
   void FinishRound();
-  void WakeIfBuffered() const;
   void NoteSupervisor(const absl::Status& status);
+  [[nodiscard]] std::optional<Instant> FirstDeadline() const;
 
   const LaunchConfig config;
+  const GroupTimeouts timeouts;
   const std::unique_ptr<Supervisor> supervisor;
   const std::vector<std::string> environment = OwnEnvironment();
   const UniqueFd epoll{::epoll_create1(EPOLL_CLOEXEC)};
@@ -123,75 +85,43 @@ struct WorkerGroup::Impl {
   const UniqueFd null{::open("/dev/null", O_RDONLY | O_CLOEXEC)};
   LogPump pump;
   LogFiles files;
+  RoundWorkers workers;
   bool temporary_known = false;  // the supervisor will remove it
 
-  std::map<WorkerId, Worker> workers;  // of the round, until reported
   WorkerId last_id = kEveryWorker;
-  std::int32_t live = 0;  // asked for and not exited
-  bool busy = false;      // from Start until nobody is left
+  WorkerId last_ticket = 0;
+
+  // Of the round.
+  bool busy = false;  // from Start until nobody is left
   bool stopping = false;
   bool kill_sent = false;
   bool none_left = false;
-  std::int32_t kills_unanswered = 0;
+  std::vector<std::string> left_behind;  // to be told
+  std::optional<Instant> start_by;       // all programs run
   std::optional<Instant> kill_at;
+  std::optional<Instant> answer_by;  // to the kill, from the supervisor
+
   std::optional<absl::Status> lost;  // the supervisor is gone; to be told by OnReady
+  bool lost_seen = false;
 };
 
 WorkerGroup::Impl::Impl(LaunchConfig launch_config, std::unique_ptr<Supervisor> owned_supervisor,
-                        const ConsoleOptions& console)
+                        const ConsoleOptions& console, const GroupTimeouts& group_timeouts)
     : config(std::move(launch_config)),
+      timeouts(group_timeouts),
       supervisor(std::move(owned_supervisor)),
       pump(console, wake.get()),
-      files(config) {
+      files(config),
+      workers(pump, timeouts.output) {
   WatchReadable(epoll.get(), supervisor->poll_fd());
   WatchReadable(epoll.get(), wake.get());
-}
-
-std::string WorkerGroup::Impl::PrefixOf(const RoundInfo& round, std::int32_t local_rank) const {
-  if (config.log_line_prefix_template.empty()) {
-    return round.world_size == 1 ? "" : "[" + config.role + std::to_string(local_rank) + "]:";
-  }
-  std::string prefix = config.log_line_prefix_template;
-  ReplaceAll(prefix, "${role_name}", config.role);
-  ReplaceAll(prefix, "${local_rank}", std::to_string(local_rank));
-  ReplaceAll(prefix, "${rank}", std::to_string(round.first_rank + local_rank));
-  ReplaceAll(prefix, "${hostname}", HostName());
-  return prefix;
-}
-
-std::vector<StreamSpec> WorkerGroup::Impl::StreamsOf(const RoundInfo& round,
-                                                     std::int32_t local_rank,
-                                                     WorkerFiles& worker_files, Pipe& out,
-                                                     Pipe& err) const {
-  const std::string prefix = PrefixOf(round, local_rank);
-  const bool shown = config.local_ranks_filter.empty() ||
-                     config.local_ranks_filter.find(local_rank) != config.local_ranks_filter.end();
-  // A tee wins over a redirect of the same stream, as in torchrun.
-  const unsigned file_only =
-      unsigned{config.redirects.of(local_rank)} & ~unsigned{config.tee.of(local_rank)};
-  std::vector<StreamSpec> streams;
-  for (const bool is_stderr : {false, true}) {
-    StreamSpec spec;
-    spec.pipe = std::move(is_stderr ? err.read_end : out.read_end);
-    spec.is_stderr = is_stderr;
-    spec.on_console = shown && (file_only & (is_stderr ? kStderr : kStdout)) == 0;
-    spec.prefix = prefix;
-    spec.raw = prefix.empty();
-    spec.file = std::move(is_stderr ? worker_files.stderr_file : worker_files.stdout_file);
-    spec.file_path = is_stderr ? worker_files.stderr_path : worker_files.stdout_path;
-    if (!spec.file.valid()) {
-      spec.file_path.clear();
-    }
-    streams.push_back(std::move(spec));
-  }
-  return streams;
 }
 
 absl::Status WorkerGroup::Impl::SpawnOne(const RoundInfo& round, std::int32_t local_rank,
                                          bool stdin_is_ours, std::int32_t usable_cpus) {
   DDL_ASSIGN_OR_RETURN(WorkerFiles worker_files, files.Open(local_rank));
-  DDL_ASSIGN_OR_RETURN(Pipe out, MakePipe());
-  DDL_ASSIGN_OR_RETURN(Pipe err, MakePipe());
+  DDL_ASSIGN_OR_RETURN(OutputPipe out, MakeOutputPipe());
+  DDL_ASSIGN_OR_RETURN(OutputPipe err, MakeOutputPipe());
 
   SpawnRequest request;
   request.worker = ++last_id;
@@ -204,13 +134,11 @@ absl::Status WorkerGroup::Impl::SpawnOne(const RoundInfo& round, std::int32_t lo
   request.stderr_fd = err.write_end.get();
   DDL_RETURN_IF_ERROR(supervisor->Spawn(request));
 
-  Worker& worker = workers[request.worker];
-  worker.local_rank = local_rank;
-  worker.error_file = worker_files.error_file;
-  worker.exit.local_rank = local_rank;
-  worker.exit.rank = round.first_rank + local_rank;
-  ++live;
-  pump.Add(request.worker, StreamsOf(round, local_rank, worker_files, out, err));
+  WorkerExit exit;
+  exit.local_rank = local_rank;
+  exit.rank = round.first_rank + local_rank;
+  workers.Add(request.worker, exit, worker_files.error_file, !files.kept_directory().empty());
+  pump.Add(request.worker, StreamsOf(config, round, local_rank, worker_files, out, err));
   return absl::OkStatus();
 }
 
@@ -228,157 +156,182 @@ absl::Status WorkerGroup::Impl::SpawnAll(const RoundInfo& round) {
   for (std::string& warning : files.TakeWarnings()) {
     pump.Print("ddlaunch: " + warning);
   }
-  DDL_RETURN_IF_ERROR(spawned);
-  return AwaitSpawned();
-}
-
-// Until the program of each worker runs. Exits of the quickest may come in
-// between.
-absl::Status WorkerGroup::Impl::AwaitSpawned() {
-  const Instant deadline = MonotonicNow() + kStartTimeout;
-  std::size_t awaited = workers.size();
-  while (awaited > 0) {
-    DDL_ASSIGN_OR_RETURN(const std::optional<SupervisorEvent> event, supervisor->Wait(deadline));
-    if (!event.has_value()) {
-      return absl::DeadlineExceededError("starting " + config.program_name + " takes longer than " +
-                                         std::to_string(kStartTimeout.count()) +
-                                         " s; does its file system hang?");
-    }
-    if (event->type == SupervisorEventType::kSpawnFailed) {
-      return StartError(config, *event);
-    }
-    awaited -= event->type == SupervisorEventType::kSpawned ? 1 : 0;
-    Take(*event);
-  }
-  return absl::OkStatus();
+  return spawned;
 }
 
 absl::Status WorkerGroup::Impl::Start(const RoundInfo& round) {
   DDL_CHECK(!busy);
+  if (lost.has_value()) {
+    return *lost;
+  }
   DDL_RETURN_IF_ERROR(EnsureOpenFiles(round.nproc));
-  busy = true;
   stopping = kill_sent = none_left = false;
-  live = 0;
+  workers.Begin();
   absl::Status started = SpawnAll(round);
-  if (!started.ok()) {
-    Abort();
-    return started;
+  busy = started.ok() || workers.any_alive();
+  if (supervisor->gone()) {
+    NoteSupervisor(started);
   }
-  WakeIfBuffered();
-  return absl::OkStatus();
+  const Instant now = MonotonicNow();
+  if (started.ok()) {
+    start_by = now + timeouts.start;
+  } else if (busy) {
+    workers.DropReports();  // but for the status
+    KillAll(now);
+  }
+  return started;
 }
 
-// Nobody of a group that could not be started whole stays; nothing of it is
-// reported.
-void WorkerGroup::Impl::Abort() {
-  const Instant deadline = MonotonicNow() + kAbortTimeout;
-  KillAll();
-  workers.clear();
-  while (kills_unanswered > 0) {
-    const auto event = supervisor->Wait(deadline);
-    if (!event.ok() || !event->has_value()) {
-      break;
-    }
-    Take(**event);
-  }
-  FinishRound();
-}
-
-void WorkerGroup::Impl::KillAll() {
-  if (busy && !kill_sent) {
-    kill_sent = true;
-    const absl::Status asked = supervisor->KillAll();
-    kills_unanswered += asked.ok() ? 1 : 0;
-    NoteSupervisor(asked);
-  }
+void WorkerGroup::Impl::KillAll(Instant now) {
   kill_at.reset();
-}
-
-void WorkerGroup::Impl::Take(const SupervisorEvent& event) {
-  switch (event.type) {
-    case SupervisorEventType::kExited:
-      TakeExit(event);
-      return;
-    case SupervisorEventType::kAllGone:
-      // The last answer counts: an earlier one may be of the round before.
-      --kills_unanswered;
-      none_left = kills_unanswered == 0;
-      return;
-    case SupervisorEventType::kSpawned:
-    case SupervisorEventType::kSpawnFailed:  // of a start that was given up
-      return;
-  }
-}
-
-void WorkerGroup::Impl::TakeExit(const SupervisorEvent& event) {
-  const auto it = workers.find(event.worker);
-  if (it == workers.end()) {
+  start_by.reset();
+  if (!busy || std::exchange(kill_sent, true)) {
     return;
   }
-  Worker& worker = it->second;
-  worker.exit.pid = event.pid;
-  worker.exit.wall_time_s = event.wall_time_s;
-  if (WIFSIGNALED(event.status)) {
-    worker.exit.term_signal = WTERMSIG(event.status);
-  } else {
-    worker.exit.exit_code = WEXITSTATUS(event.status);
-  }
-  --live;
-  pump.Drain(event.worker);  // answered through `wake`
-  if (live == 0 && event.none_left != 0 && kills_unanswered == 0) {
-    none_left = true;
+  answer_by = now + timeouts.kill + timeouts.supervisor;
+  NoteSupervisor(supervisor->KillAll(++last_ticket, timeouts.kill));
+}
+
+void WorkerGroup::Impl::TakeEvents(Instant now) {
+  for (;;) {
+    const auto event = supervisor->Next();
+    if (!event.ok()) {
+      NoteSupervisor(event.status());
+      return;
+    }
+    if (!event->has_value()) {
+      return;
+    }
+    Take(**event, now);
   }
 }
 
-// The workers whose output is read.
-std::vector<WorkerExit> WorkerGroup::Impl::Report() {
-  std::vector<WorkerExit> exits;
-  for (const DrainedWorker& drained : pump.TakeDrained()) {
-    const auto it = workers.find(drained.worker);
-    if (it == workers.end()) {
-      continue;
-    }
-    WorkerExit& exit = it->second.exit;
-    if (!exit.ok()) {
-      exit.error_text = ReadErrorFile(it->second.error_file);
-      if (!exit.error_text.empty() && !files.kept_directory().empty()) {
-        exit.error_file = it->second.error_file;
+// What is said of a worker of an earlier round, which was left behind, finds no
+// such worker.
+void WorkerGroup::Impl::Take(const SupervisorEvent& event, Instant now) {
+  switch (event.type) {
+    case SupervisorEventType::kSpawned:
+      workers.TakeSpawned(event);
+      break;
+    case SupervisorEventType::kSpawnFailed:
+      workers.TakeSpawnFailed(event.worker, StartError(config, event));
+      break;
+    case SupervisorEventType::kExited:
+      if (workers.TakeExit(event, now) && !workers.any_alive() && event.none_left != 0 &&
+          !kill_sent) {
+        none_left = true;
       }
-      if (exit.error_text.empty()) {
-        exit.error_text =
-            CleanText(LastLines(drained.stderr_tail, kErrorLines), limits::kMaxErrorTextBytes);
-      }
-    }
-    exits.push_back(std::move(exit));
-    workers.erase(it);
+      break;
+    case SupervisorEventType::kLeftBehind:
+      left_behind.push_back(LeftBehindText(event.pid, static_cast<char>(event.status)));
+      workers.TakeLeftBehind(event, left_behind.back());
+      break;
+    case SupervisorEventType::kAllGone:
+      TakeAllGone(event);
+      break;
   }
-  return exits;
+  if (!workers.any_starting()) {
+    start_by.reset();
+  }
+}
+
+void WorkerGroup::Impl::TakeAllGone(const SupervisorEvent& event) {
+  if (!busy || !kill_sent || event.worker != last_ticket) {
+    return;
+  }
+  none_left = true;
+  answer_by.reset();
+  PrintLeftBehind();
+}
+
+void WorkerGroup::Impl::PrintLeftBehind() {
+  const std::size_t count = left_behind.size();
+  if (count > kMaxLeftNamed) {
+    left_behind.resize(kMaxLeftNamed);
+    left_behind.push_back("so are " + std::to_string(count - kMaxLeftNamed) + " more");
+  }
+  for (const std::string& text : left_behind) {
+    pump.Print("ddlaunch: " + text);
+  }
+  left_behind.clear();
+}
+
+// What is due by now.
+void WorkerGroup::Impl::OnTime(Instant now) {
+  if (start_by.has_value() && now >= *start_by) {
+    start_by.reset();
+    const auto start_s = std::chrono::duration_cast<std::chrono::seconds>(timeouts.start).count();
+    workers.TakeStartTimeout(
+        absl::DeadlineExceededError("starting " + config.program_name + " takes longer than " +
+                                    std::to_string(start_s) + " s; does its file system hang?"));
+  }
+  if (kill_at.has_value() && now >= *kill_at) {
+    KillAll(now);
+  }
+  if (answer_by.has_value() && now >= *answer_by) {
+    answer_by.reset();
+    supervisor->GiveUp();
+    TakeEvents(now);
+  }
+}
+
+// True: nobody is left, or those who are do not die.
+bool WorkerGroup::Impl::FinishLost(Instant now) {
+  if (!std::exchange(lost_seen, true)) {
+    // Readable for ever from now on, and nothing to be had from it.
+    ::epoll_ctl(epoll.get(), EPOLL_CTL_DEL, supervisor->poll_fd(), nullptr);
+    supervisor->GiveUp();
+  }
+  const TreeKiller::Result result = supervisor->KillRest(now);
+  if (result == TreeKiller::Result::kGoesOn) {
+    return false;
+  }
+  if (result == TreeKiller::Result::kGivenUp) {
+    for (const pid_t pid : supervisor->rest().just_left()) {
+      left_behind.push_back(LeftBehindText(pid, StateOf(pid)));
+    }
+  }
+  PrintLeftBehind();
+  FinishRound();
+  return true;
 }
 
 void WorkerGroup::Impl::FinishRound() {
   pump.CloseAll();
+  workers.Begin();
   busy = false;
+  start_by.reset();
   kill_at.reset();
-}
-
-// What was read while a request waited would wake nobody.
-void WorkerGroup::Impl::WakeIfBuffered() const {
-  if (supervisor->has_buffered_events() || lost.has_value()) {
-    const std::uint64_t one = 1;
-    [[maybe_unused]] const ssize_t n = ::write(wake.get(), &one, sizeof(one));
-  }
+  answer_by.reset();
 }
 
 void WorkerGroup::Impl::NoteSupervisor(const absl::Status& status) {
   if (!status.ok() && !lost.has_value()) {
     lost = status;
+    const std::uint64_t one = 1;
+    [[maybe_unused]] const ssize_t n = ::write(wake.get(), &one, sizeof(one));
   }
-  WakeIfBuffered();
+}
+
+std::optional<Instant> WorkerGroup::Impl::FirstDeadline() const {
+  std::optional<Instant> first;
+  if (lost.has_value()) {
+    if (supervisor->rest().active()) {
+      first = supervisor->rest().next_look();
+    }
+    return first;
+  }
+  Earlier(first, start_by);
+  Earlier(first, kill_at);
+  Earlier(first, answer_by);
+  Earlier(first, supervisor->deadline());
+  Earlier(first, workers.deadline());
+  return first;
 }
 
 WorkerGroup::WorkerGroup(const LaunchConfig& config, std::unique_ptr<Supervisor> supervisor,
-                         const ConsoleOptions& console)
-    : impl_(std::make_unique<Impl>(config, std::move(supervisor), console)) {}
+                         const ConsoleOptions& console, const GroupTimeouts& timeouts)
+    : impl_(std::make_unique<Impl>(config, std::move(supervisor), console, timeouts)) {}
 
 WorkerGroup::~WorkerGroup() = default;
 
@@ -392,11 +345,12 @@ void WorkerGroup::Stop(Instant now) {
     return;
   }
   impl.kill_at = now + impl.config.shutdown_timeout;
+  impl.start_by.reset();
   impl.NoteSupervisor(impl.supervisor->Signal(kEveryWorker, SIGTERM));
 }
 
 void WorkerGroup::Kill() {
-  impl_->KillAll();
+  impl_->KillAll(MonotonicNow());
 }
 
 void WorkerGroup::Forward(int signal) {
@@ -407,35 +361,24 @@ absl::StatusOr<std::vector<WorkerExit>> WorkerGroup::OnReady(Instant now) {
   Impl& impl = *impl_;
   std::uint64_t count = 0;
   [[maybe_unused]] const ssize_t ignored = ::read(impl.wake.get(), &count, sizeof(count));
-  for (;;) {
-    const auto event = impl.supervisor->Next();
-    if (!event.ok()) {
-      impl.NoteSupervisor(event.status());
-      break;
-    }
-    if (!event->has_value()) {
-      break;
-    }
-    impl.Take(**event);
+  if (!impl.lost.has_value()) {
+    impl.TakeEvents(now);
+    impl.OnTime(now);
   }
   if (impl.lost.has_value()) {
-    // Readable for ever from now on, and nothing to be had from it.
-    ::epoll_ctl(impl.epoll.get(), EPOLL_CTL_DEL, impl.supervisor->poll_fd(), nullptr);
-    impl.workers.clear();
-    impl.FinishRound();
-    return *impl.lost;
+    if (impl.FinishLost(now)) {
+      return *impl.lost;
+    }
+    return impl.workers.TakeReports();
   }
-  if (impl.kill_at.has_value() && now >= *impl.kill_at) {
-    impl.KillAll();
+  impl.workers.CollectReports(now);
+  if (impl.busy && !impl.workers.any_alive() && !impl.none_left) {
+    impl.KillAll(now);  // what the workers left behind
   }
-  std::vector<WorkerExit> exits = impl.Report();
-  if (impl.busy && impl.live == 0 && !impl.none_left) {
-    impl.KillAll();  // what the workers left behind
-  }
-  if (impl.busy && impl.none_left && impl.workers.empty()) {
+  if (impl.busy && impl.none_left && !impl.workers.any_to_report()) {
     impl.FinishRound();
   }
-  return exits;
+  return impl.workers.TakeReports();
 }
 
 bool WorkerGroup::idle() const {
@@ -447,11 +390,11 @@ int WorkerGroup::poll_fd() const {
 }
 
 std::optional<Instant> WorkerGroup::deadline() const {
-  return impl_->kill_at;
+  return impl_->FirstDeadline();
 }
 
-void WorkerGroup::FlushConsole(Duration timeout) {
-  impl_->pump.Flush(timeout);
+bool WorkerGroup::FlushConsole(Duration timeout) {
+  return impl_->pump.Flush(timeout);
 }
 
 void WorkerGroup::Print(std::string lines) {

@@ -15,6 +15,7 @@
 #ifndef DDLAUNCH_LAUNCHER_WORKER_WORKER_GROUP_H_
 #define DDLAUNCH_LAUNCHER_WORKER_WORKER_GROUP_H_
 
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -26,6 +27,7 @@
 #include "agent/base/clock.h"
 #include "launcher/launch_config.h"
 #include "launcher/worker/log_pump.h"
+#include "launcher/worker/supervisor_protocol.h"
 
 namespace ddl {
 
@@ -52,34 +54,49 @@ struct RoundInfo {
 struct WorkerExit {
   std::int32_t local_rank = 0;
   std::int32_t rank = 0;
-  std::int64_t pid = 0;
+  std::int64_t pid = 0;        // 0: it never ran
   std::int32_t exit_code = 0;  // when term_signal is 0
   std::int32_t term_signal = 0;
   std::int64_t wall_time_s = 0;  // since 1970
   std::string error_text;        // error.json's message, or the last stderr lines
-  std::string error_file;        // empty: none was written
+  std::string error_file;        // empty: none was written; both valid UTF-8
   [[nodiscard]] bool ok() const { return exit_code == 0 && term_signal == 0; }
+};
+
+// How long the group waits for what may never come.
+struct GroupTimeouts {
+  Duration start = std::chrono::seconds(60);      // programs to run; a slow file server
+  Duration kill = kKillTimeout;                   // processes to die of SIGKILL
+  Duration supervisor = std::chrono::seconds(3);  // to say so, beyond `kill`
+  Duration output = std::chrono::seconds(2);      // an exited worker's output to be read
 };
 
 class WorkerGroup {
  public:
   // `supervisor` was forked before any thread was started; see supervisor.h.
   WorkerGroup(const LaunchConfig& config, std::unique_ptr<Supervisor> supervisor,
-              const ConsoleOptions& console = {});
+              const ConsoleOptions& console = {}, const GroupTimeouts& timeouts = {});
   ~WorkerGroup();
   WorkerGroup(const WorkerGroup&) = delete;
   WorkerGroup& operator=(const WorkerGroup&) = delete;
 
-  // Spawns every worker of the round. On an error none is left running.
-  // REQUIRES: idle(). Errors: NOT_FOUND / PERMISSION_DENIED, the program cannot
-  // be executed (exit codes 127 / 126, D1); RESOURCE_EXHAUSTED, out of
-  // processes or descriptors, with the limit named; UNAVAILABLE, the
-  // supervisor is gone; INVALID_ARGUMENT, the directory or the log directory;
-  // DEADLINE_EXCEEDED, the program's file system hangs.
+  // Asks for every worker of the round and does not wait for their programs to
+  // run. A worker that cannot be started is reported by OnReady as an exit with
+  // pid 0, once a round (what keeps one from starting keeps the others), and the
+  // rest of the round is stopped like after any failure. Its exit_code is 127
+  // for a program that is not there, 126 for one that cannot be executed, else 1
+  // (no process or descriptor left, no such directory, a file system that takes
+  // longer than timeouts.start); its error_text says which.
+  // An error here is what is known at once; of such a round OnReady reports no
+  // exit, and what had been started is killed: wait for idle().
+  // REQUIRES: idle(). Errors: RESOURCE_EXHAUSTED, out of descriptors, with the
+  // limit named; UNAVAILABLE, the supervisor is gone; INVALID_ARGUMENT and
+  // others, the log directory or a text.
   absl::Status Start(const RoundInfo& round);
 
-  // SIGTERM to each worker now; SIGKILL to all that is left when
-  // config.shutdown_timeout has passed. Calling it again changes nothing.
+  // SIGTERM to each worker now, also to one whose program does not run yet;
+  // SIGKILL to all that is left when config.shutdown_timeout has passed. Calling
+  // it again changes nothing.
   void Stop(Instant now);
   // SIGKILL to everything at once (the second Ctrl-C).
   void Kill();
@@ -88,11 +105,14 @@ class WorkerGroup {
 
   // Handles what is ready; returns the workers that ended since the last call,
   // in the order in which they ended, with their output already read. A
-  // worker's exit is reported after its last line was handed to the console.
+  // worker's exit is reported after its last line was handed to the console, but
+  // at the latest timeouts.output after it, then without an error_text. What
+  // does not die of SIGKILL within timeouts.kill is left behind: its pid and
+  // state are printed, and a worker among it is reported as if killed.
   // UNAVAILABLE: the supervisor was killed; the workers died with it.
   absl::StatusOr<std::vector<WorkerExit>> OnReady(Instant now);
 
-  // No worker and nothing started by one is left.
+  // No worker and nothing started by one is left, but what was left behind.
   [[nodiscard]] bool idle() const;
   [[nodiscard]] int poll_fd() const;
   [[nodiscard]] std::optional<Instant> deadline() const;
@@ -100,8 +120,9 @@ class WorkerGroup {
   // Whole lines of ddlaunch's own on the console's stderr, between the workers'.
   // Thread safe.
   void Print(std::string lines);
-  // Waits, at most `timeout`, until the console has taken all output.
-  void FlushConsole(Duration timeout);
+  // Waits, at most `timeout`, until the console has taken all output; true: it
+  // has.
+  bool FlushConsole(Duration timeout);
   // Where this job's log files are; empty: nowhere (yet).
   [[nodiscard]] std::string log_directory() const;
 

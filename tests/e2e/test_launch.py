@@ -3,6 +3,8 @@
 import json
 import os
 import pathlib
+import resource
+import socket
 import subprocess
 import unittest
 
@@ -122,6 +124,37 @@ class LaunchTest(E2eTest):
         os.close(write_end)
         self.assertEqual(process.returncode, 0, process.stderr)
         self.assertTrue(os.path.exists(witness))
+
+    def test_slow_reader_of_the_console_loses_nothing(self):
+        reader = subprocess.Popen(["/bin/sh", "-c", f"{DDLAUNCH} seq 300000 | (sleep 3; wc -l)"],
+                                  env=self.environment({}), stdout=subprocess.PIPE, text=True)
+        self.assertEqual(reader.communicate(timeout=60)[0].strip(), "300000")
+
+    def test_closed_standard_streams_are_not_filled_with_ours(self):
+        script = self.script("fds.sh", f'readlink /proc/self/fd/0 > {self.path("fd0")}\n')
+        subprocess.run(["/bin/sh", "-c", f"{DDLAUNCH} {script} <&- >&- 2>&-"],
+                       env=self.environment({}), timeout=60, check=True)
+        self.assertEqual(pathlib.Path(self.path("fd0")).read_text().strip(), "/dev/null")
+
+    def test_too_few_descriptors_is_one_clear_line(self):
+        limits = lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (10, 10))
+        job = self.launch("--nproc_per_node=2", "/bin/true", preexec_fn=limits)
+        self.assertEqual(job.returncode, 1)
+        self.assert_one_line_error(job, "open files", "10")
+
+    def test_unusable_log_dir_is_refused_before_anything_starts(self):
+        self.refused(2, ["--log-dir=/proc/no-such-place", "-r", "3"], "--log-dir", "/proc/no-such-place")
+
+    def test_port_held_by_a_stranger_is_an_error_within_seconds(self):
+        with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as stranger:
+            stranger.bind(("127.0.0.1", 0))
+            stranger.listen()
+            port = stranger.getsockname()[1]
+            job = self.launch("--nnodes=2", "--rdzv-backend=c10d",
+                              f"--rdzv-endpoint=127.0.0.1:{port}", "/bin/true")
+        self.assertEqual(job.returncode, 1)
+        self.assertIn(f"127.0.0.1:{port}", job.stderr)
+        self.assertIn("another program", job.stderr)
 
 
 if __name__ == "__main__":

@@ -98,6 +98,14 @@ class TrainTest(E2eTest):
         self.assertEqual(job.returncode, 1, job.stderr)
         self.assertIn("/no/such/digits.csv", job.stderr)
 
+    def test_rank_that_failed_is_the_root_cause_not_its_peers(self):
+        for _ in range(5):
+            job = self.launch("--nproc_per_node=4", TRAIN_BIN, "--metrics-out", "/nonexistent/x")
+            self.assertEqual(job.returncode, 1, job.stderr)
+            cause = job.stderr[job.stderr.index("Root Cause"):]
+            self.assertRegex(cause, r"rank\s*:\s*0 ")
+            self.assertIn("/nonexistent/x", cause)
+
     def test_program_alone_is_a_world_of_one(self):
         metrics, weights, out = self.outputs("alone")
         subprocess.run([TRAIN_BIN, "--epochs=3", *out], env=self.environment({}), check=True,

@@ -1,6 +1,7 @@
 """Two ddlaunch as two nodes of one job, meeting on loopback."""
 
 import os
+import pathlib
 import signal
 import unittest
 
@@ -85,6 +86,20 @@ class TwoNodesTest(E2eTest):
         self.assertIn("lost the coordinator", other.stderr)
         self.assert_nothing_left()
 
+    def test_host_that_is_frozen_is_noticed_and_its_round_is_left(self):
+        script = self.script("up.sh", 'touch "$1/up-$RANK"; sleep 600\n')
+        jobs = self.nodes(script, "--rdzv-conf=heartbeat_timeout=2")
+        self.wait_for_ranks(4)
+        host = next(job for job in jobs if self.listens(job))
+        other = jobs[1 - jobs.index(host)]
+        host.process.send_signal(signal.SIGSTOP)
+        self.assertNotEqual(other.wait().returncode, 0)
+        self.assertIn("lost the coordinator", other.stderr)
+        for rank in (0, 1, 2, 3):
+            alive = self.marked(RANK=rank)
+            self.assertEqual(bool(alive), rank in self.ranks_of(host), f"rank {rank}")
+        host.process.send_signal(signal.SIGCONT)
+
     def test_missing_node_is_named_after_the_join_timeout(self):
         script = self.script("never.sh", 'touch "$1/never"\n')
         job = self.start("--nnodes=2", "--rdzv-backend=c10d",
@@ -97,21 +112,36 @@ class TwoNodesTest(E2eTest):
         for rank in range(world):
             wait_until(lambda: os.path.exists(self.path(f"up-{rank}")), f"rank {rank} is up")
 
-    def listens(self, job):
-        """Whether the process has a listening TCP socket."""
-        inodes = set()
+    def sockets_of(self, job):
+        """Inode numbers of the process's sockets."""
+        found = set()
         for fd in os.listdir(f"/proc/{job.process.pid}/fd"):
             try:
-                inodes.add(os.readlink(f"/proc/{job.process.pid}/fd/{fd}"))
+                target = os.readlink(f"/proc/{job.process.pid}/fd/{fd}")
             except OSError:
-                pass
-        listening = "0A"
+                continue
+            if target.startswith("socket:["):
+                found.add(target[len("socket:["):-1])
+        return found
+
+    def ranks_of(self, job):
+        """The living ranks whose gateway this process serves."""
+        own = self.sockets_of(job)
+        table = pathlib.Path("/proc/net/unix").read_text().splitlines()
+        paths = {line.split()[-1] for line in table if "gateway.sock" in line
+                 and line.split()[6] in own}
+        return {rank for rank in range(4) for pid in self.marked(RANK=rank)
+                if any(f"=unix:{path}\0" in pathlib.Path(f"/proc/{pid}/environ").read_text()
+                       for path in paths)}
+
+    def listens(self, job):
+        """Whether the process has a listening TCP socket."""
+        own, listening = self.sockets_of(job), "0A"
         for table in ("tcp", "tcp6"):
-            with open(f"/proc/net/{table}") as lines:
-                for line in list(lines)[1:]:
-                    fields = line.split()
-                    if fields[3] == listening and f"socket:[{fields[9]}]" in inodes:
-                        return True
+            for line in pathlib.Path(f"/proc/net/{table}").read_text().splitlines()[1:]:
+                fields = line.split()
+                if fields[3] == listening and fields[9] in own:
+                    return True
         return False
 
 

@@ -42,6 +42,7 @@ struct RenderMessage {
                         " timeout=", Render(m.heartbeat_timeout),
                         " grace=", Render(m.reconnect_grace));
   }
+  std::string operator()(const HeartbeatAck& /*m*/) const { return "heartbeat_ack"; }
   std::string operator()(const Rejected& m) const {
     return absl::StrCat("rejected ", ToString(m.reason), ": ", m.text);
   }

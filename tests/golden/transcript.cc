@@ -49,7 +49,7 @@ Duration ParseSeconds(const std::string& text) {
 
 plan::Request ParsePlan(const std::map<std::string, std::string>& values) {
   plan::Request request;
-  if (values.count("batch") != 0) {
+  if (values.contains("batch")) {
     request.global_batch_size = Number(values, "batch", 0);
   }
   return request;
@@ -159,7 +159,7 @@ AgentConnected Transcript::MakeHello(const Command& command) const {
   hello.join_timeout = ParseSeconds(Text(values, "join", "60s"));
   hello.stop_grace = ParseSeconds(Text(values, "grace", "10s"));
   hello.plan = ParsePlan(values);
-  if (values.count("rank") != 0) {
+  if (values.contains("rank")) {
     hello.node_rank = Number32(values, "rank", 0);
   }
   return hello;

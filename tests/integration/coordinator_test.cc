@@ -73,7 +73,7 @@ TEST(Coordinator, WorkerFails_EveryAgentIsToldAndRestartsTogether) {
   second.client().Leave("done");
   first.RunUntil([&] { return first.client().closed(); });
   second.RunUntil([&] { return second.client().closed(); });
-  EXPECT_TRUE(coordinator->WaitUntilNoSessions(std::chrono::seconds(20)));
+  EXPECT_TRUE(coordinator->WaitUntilIdle(std::chrono::seconds(20)));
 }
 
 TEST(Coordinator, AgentVanishes_TheOtherIsToldAfterTheGrace) {

@@ -22,9 +22,8 @@ using ::testing::HasSubstr;
 class TestNode {
  public:
   TestNode(std::uint16_t port, const core::AgentConnected& hello) : agent_(port, hello) {
-    auto gateway =
-        Gateway::Start("job", hello.host, hello.address,
-                       [this](const core::Event& event) { agent_.client().Send(event); });
+    auto gateway = Gateway::Start(
+        "job", hello.host, [this](const core::Event& event) { agent_.client().Send(event); });
     EXPECT_TRUE(gateway.ok()) << gateway.status();
     gateway_ = *std::move(gateway);
     agent_.on_message = [this](const core::Message& message) { OnMessage(message); };
@@ -46,7 +45,7 @@ class TestNode {
  private:
   void OnMessage(const core::Message& message) {
     if (const auto* start = std::get_if<core::RoundStart>(&message)) {
-      gateway_->BeginRound(*start);
+      gateway_->BeginRound(*start, "127.0.0.1");
       started_.set_value();
     } else if (const auto* value = std::get_if<core::KeyValue>(&message)) {
       gateway_->OnMessage(*value);
@@ -74,8 +73,9 @@ struct TwoNodes {
   std::unique_ptr<Coordinator> coordinator = StartCoordinator();
   std::unique_ptr<TestNode> a, b;
   TwoNodes() {
-    std::thread other(
-        [this] { b = std::make_unique<TestNode>(coordinator->port(), Pinned(SomeHello("b", 2, 1), 1)); });
+    std::thread other([this] {
+      b = std::make_unique<TestNode>(coordinator->port(), Pinned(SomeHello("b", 2, 1), 1));
+    });
     a = std::make_unique<TestNode>(coordinator->port(), Pinned(SomeHello("a", 2, 2), 0));
     other.join();
   }
@@ -128,7 +128,7 @@ grpc::Status Barrier(Stub& stub, std::int32_t local_rank, Duration timeout) {
 TEST(Gateway, Directory_IsPrivateAndRemoved) {
   std::string directory;
   {
-    const auto gateway = Gateway::Start("job", "a", "127.0.0.1", [](const core::Event&) {}).value();
+    const auto gateway = Gateway::Start("job", "a", [](const core::Event&) {}).value();
     directory = gateway->directory();
     struct stat info {};
     ASSERT_EQ(::stat(directory.c_str(), &info), 0);

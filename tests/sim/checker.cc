@@ -104,7 +104,7 @@ bool Checker::IsStale(const Step& step) const {
   const auto& [sender, round] = *word;
   const auto agent = step.job.agents.find(sender);
   return agent == step.job.agents.end() || agent->second.gone || round != step.job.round ||
-         step.job.members.count(sender) == 0 || step.job.result.has_value();
+         !step.job.members.contains(sender) || step.job.result.has_value();
 }
 
 void Checker::CheckStale(const Step& step) {
@@ -206,7 +206,7 @@ void Checker::CheckReply(const Step& step, const Reply& reply) {
   if (agent->second.gone) {
     Fail(absl::StrCat(to, " is told something, but is gone"));
   }
-  const bool member = job.members.count(to) != 0;
+  const bool member = job.members.contains(to);
   if (const auto* const stop = std::get_if<RoundStop>(&reply.message)) {
     CheckRoundStop(step, reply, *stop);
   } else if (const auto* const done = std::get_if<JobDone>(&reply.message)) {
@@ -232,7 +232,7 @@ void Checker::CheckReply(const Step& step, const Reply& reply) {
 
 void Checker::CheckRoundStop(const Step& step, const Reply& reply, const RoundStop& stop) {
   Job& job = step.job;
-  if (stop.round != job.round || job.members.count(reply.agent.incarnation) == 0) {
+  if (stop.round != job.round || !job.members.contains(reply.agent.incarnation)) {
     Fail(absl::StrCat(reply.agent.incarnation, " must stop round ", stop.round,
                       ", in which it is not"));
   }
@@ -277,7 +277,7 @@ void Checker::CheckResult(const Step& step, const JobDone& done) {
       }
       return;
     case Reason::kStoppedByUser:
-      if (job.signals.count(done.exit_code - 128) == 0) {
+      if (!job.signals.contains(done.exit_code - 128)) {
         Fail("stopped by a user who did not ask for it");
       }
       return;
@@ -348,7 +348,7 @@ void Checker::CheckMembersGone(const Step& step) {
     const bool expired =
         step.now >= agent.last_heard + options_.heartbeat_timeout ||
         (!agent.connected && step.now >= agent.disconnected_at + options_.reconnect_grace);
-    if (step.job.stopped.count(incarnation) == 0 && !agent.gone && !expired && !stop_expired) {
+    if (!step.job.stopped.contains(incarnation) && !agent.gone && !expired && !stop_expired) {
       Fail(absl::StrCat("a new round starts while ", incarnation, " still runs the last"));
     }
   }
@@ -393,7 +393,7 @@ void Checker::CheckSticky(const Step& step, const std::map<std::string, RoundSta
   for (const auto& [incarnation, start] : starts) {
     const Agent& agent = step.job.agents.at(incarnation);
     if (agent.held.has_value() && !agent.hello.node_rank.has_value() &&
-        pinned.count(*agent.held) == 0 && start.node_rank != *agent.held) {
+        !pinned.contains(*agent.held) && start.node_rank != *agent.held) {
       Fail(absl::StrCat(incarnation, " lost its node rank ", *agent.held, " to get ",
                         start.node_rank));
     }

@@ -143,7 +143,9 @@ inline RoundInfo SingleNodeRound(std::int32_t nproc, std::int64_t number = 1) {
 
 class GroupHarness {
  public:
-  explicit GroupHarness(LaunchConfig config, ConsoleOptions console = {}) : config_(config) {
+  explicit GroupHarness(LaunchConfig config, ConsoleOptions console = {},
+                        const GroupTimeouts& timeouts = {})
+      : config_(config) {
     out_.reset(::memfd_create("stdout", MFD_CLOEXEC));
     err_.reset(::memfd_create("stderr", MFD_CLOEXEC));
     if (console.stdout_fd == 1) {
@@ -155,7 +157,7 @@ class GroupHarness {
     auto supervisor = Supervisor::Fork();
     EXPECT_TRUE(supervisor.ok()) << supervisor.status();
     supervisor_pid_ = (*supervisor)->pid();
-    group_ = std::make_unique<WorkerGroup>(config_, *std::move(supervisor), console);
+    group_ = std::make_unique<WorkerGroup>(config_, *std::move(supervisor), console, timeouts);
   }
 
   absl::Status Start(std::int64_t round = 1) {
@@ -185,7 +187,7 @@ class GroupHarness {
   }
   bool RunUntilIdle(Duration timeout = kPatience) {
     const bool idle = RunUntil([this] { return group_->idle(); }, timeout);
-    group_->FlushConsole(kPatience);
+    EXPECT_TRUE(!idle || group_->FlushConsole(kPatience));
     return idle;
   }
 
@@ -193,9 +195,9 @@ class GroupHarness {
     const auto it = std::find_if(exits_.begin(), exits_.end(), [local_rank](const auto& exit) {
       return exit.local_rank == local_rank;
     });
-    static const WorkerExit kNone;
+    static const WorkerExit none;
     EXPECT_NE(it, exits_.end()) << "no exit of local rank " << local_rank;
-    return it == exits_.end() ? kNone : *it;
+    return it == exits_.end() ? none : *it;
   }
 
   WorkerGroup& group() { return *group_; }

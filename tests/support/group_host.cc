@@ -52,6 +52,9 @@ int Run(ddl::WorkerGroup& group, int signals) {
       return 1;
     }
     for (const ddl::WorkerExit& exit : *exits) {
+      if (exit.pid == 0) {
+        std::fprintf(stderr, "%s\n", exit.error_text.c_str());
+      }
       if (exit_code == 0) {
         exit_code =
             exit.term_signal != 0 ? ddl::kSignalExitBase + exit.term_signal : exit.exit_code;
@@ -84,6 +87,5 @@ int main(int argc, char** argv) {
     return ddl::ExitCodeFor(started);
   }
   const int exit_code = Run(group, signals.get());
-  group.FlushConsole(std::chrono::seconds(10));
-  return exit_code;
+  return group.FlushConsole(std::chrono::seconds(10)) ? exit_code : 1;
 }

@@ -160,11 +160,13 @@ absl::Status CheckpointDirectory::Save(const CheckpointState& state) const {
   DDL_RETURN_IF_ERROR(FlushDirectory(path_));
 
   // Old checkpoints go only now that the new one is safe; so do the temporary
-  // files of a writer that was killed (there is one writer: us).
+  // files of a writer that was killed (there is one writer: us). A file that
+  // claims a later step is not ours to count: it is damaged, or we would have
+  // resumed from it.
   DDL_ASSIGN_OR_RETURN(const std::vector<std::string> names, List(path_));
   int kept = 0;
   for (const std::string& old : names) {
-    if (IsTemporary(old) || (IsCheckpoint(old) && ++kept > keep_)) {
+    if (IsTemporary(old) || (IsCheckpoint(old) && old <= name && ++kept > keep_)) {
       ::unlink((path_ + "/" + old).c_str());
     }
   }

@@ -12,8 +12,9 @@
 namespace ddl {
 namespace {
 
-// FNV-1a over names and lengths: equal on ranks that built the same model.
-std::uint64_t LayoutHash(const std::vector<Parameter>& parameters) {
+// FNV-1a over names, lengths and the buckets' size: equal on ranks that built
+// the same model and will send it alike.
+std::uint64_t LayoutHash(const std::vector<Parameter>& parameters, std::size_t bucket_bytes) {
   std::uint64_t hash = 14695981039346656037U;
   const auto add = [&hash](unsigned char byte) {
     hash ^= byte;
@@ -26,6 +27,8 @@ std::uint64_t LayoutHash(const std::vector<Parameter>& parameters) {
     length += ';';
     std::for_each(length.begin(), length.end(), add);
   }
+  const std::string buckets = std::to_string(bucket_bytes);
+  std::for_each(buckets.begin(), buckets.end(), add);
   return hash;
 }
 
@@ -50,8 +53,8 @@ absl::StatusOr<DataParallel> DataParallel::Create(Backend* backend,
 
 DataParallel::DataParallel(Backend* backend, std::vector<Parameter> parameters,
                            const DataParallelOptions& options)
-    : backend_(backend), parameters_(std::move(parameters)) {
-  const std::size_t most = options.bucket_bytes / sizeof(float);
+    : backend_(backend), parameters_(std::move(parameters)), bucket_bytes_(options.bucket_bytes) {
+  const std::size_t most = bucket_bytes_ / sizeof(float);
   for (std::size_t i = parameters_.size(); i > 0; --i) {
     const std::size_t elements = parameters_[i - 1].value.size();
     if (buckets_.empty() || buckets_.back().elements + elements > most) {
@@ -63,7 +66,7 @@ DataParallel::DataParallel(Backend* backend, std::vector<Parameter> parameters,
 }
 
 absl::Status DataParallel::CheckSameLayout() {
-  std::uint64_t hash = LayoutHash(parameters_);
+  std::uint64_t hash = LayoutHash(parameters_, bucket_bytes_);
   const std::uint64_t mine = hash;
   DDL_RETURN_IF_ERROR(backend_->Broadcast(std::as_writable_bytes(std::span(&hash, 1)), 0));
   // Ranks whose layout is not rank 0's; all of them must learn it, or the rest

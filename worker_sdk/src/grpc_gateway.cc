@@ -2,7 +2,6 @@
 #include "worker_sdk/src/grpc_gateway.h"
 
 #include <grpcpp/grpcpp.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <string>
@@ -111,7 +110,6 @@ class GrpcGateway final : public Gateway {
     v1::RegisterRequest request;
     request.set_round(round_);
     request.set_local_rank(local_rank_);
-    request.set_pid(::getpid());
     grpc::ClientContext call;
     SetDeadline(&call, timeout);
     v1::RegisterResponse response;

@@ -6,6 +6,8 @@
 #include <string>
 #include <utility>
 
+#include "agent/base/edit_distance.h"
+#include "agent/base/host.h"
 #include "agent/base/ids.h"
 #include "agent/base/status_macros.h"
 #include "agent/base/unique_fd.h"
@@ -22,6 +24,17 @@ TEST(NewRandomId, ManyCalls_AllDifferentHexadecimal) {
     ids.insert(id);
   }
   EXPECT_EQ(ids.size(), 1000U);
+}
+
+TEST(EditDistance, Words_FewestChanges) {
+  EXPECT_EQ(EditDistance("", "abc"), 3U);
+  EXPECT_EQ(EditDistance("kitten", "sitting"), 3U);
+  EXPECT_EQ(EditDistance("same", "same"), 0U);
+}
+
+TEST(JoinHostPort, V6_GetsBrackets) {
+  EXPECT_EQ(JoinHostPort("10.0.0.1", 29400), "10.0.0.1:29400");
+  EXPECT_EQ(JoinHostPort("::1", 29400), "[::1]:29400");
 }
 
 bool IsOpen(int fd) {

@@ -35,10 +35,5 @@ TEST(LocalAddressTowards, LoopbackLiteral_IsLoopback) {
   EXPECT_TRUE(IsLoopbackLiteral(LocalAddressTowards("localhost", 29400).value()));
 }
 
-TEST(JoinHostPort, V6_GetsBrackets) {
-  EXPECT_EQ(JoinHostPort("10.0.0.1", 29400), "10.0.0.1:29400");
-  EXPECT_EQ(JoinHostPort("::1", 29400), "[::1]:29400");
-}
-
 }  // namespace
 }  // namespace ddl

@@ -104,6 +104,17 @@ TEST_F(CheckpointTest, LeftOverTemporary_IsNeverLoadedAndGoesWithTheNextSave) {
   EXPECT_EQ((*directory.LoadLatest())->step, 3);
 }
 
+TEST_F(CheckpointTest, DamagedFilesOfLaterSteps_DoNotPushOutNewOnes) {
+  for (const char* name : {"step-00000000000000001000.ckpt", "step-00000000000000001001.ckpt"}) {
+    std::ofstream(root_ + "/" + name) << "junk";
+  }
+  const CheckpointDirectory directory(root_, 2);
+  for (const std::int64_t step : {1, 2, 3}) {
+    ASSERT_TRUE(directory.Save(StateAt(step)).ok());
+    EXPECT_EQ((*directory.LoadLatest())->step, step);
+  }
+}
+
 TEST_F(CheckpointTest, ForeignFiles_AreLeftAlone) {
   std::ofstream(root_ + "/notes.txt") << "mine";
   std::ofstream(root_ + "/step-1.ckpt") << "mine";

@@ -19,7 +19,6 @@ using ::ddl::testing::Meeting;
 using ::ddl::testing::OnEveryRank;
 using ::ddl::testing::ThreadBackend;
 using ::testing::Each;
-using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 // Two parameters with their gradients.

@@ -125,7 +125,7 @@ TEST(Permutation, EveryPosition_IsUniformlyDistributed) {
   // 4000 expected; five standard deviations are 283.
   for (const auto& row : hits) {
     for (const int hit : row) {
-      EXPECT_NEAR(hit, kDraws / kCount, 283);
+      EXPECT_NEAR(hit, 1.0 * kDraws / kCount, 283);
     }
   }
 }

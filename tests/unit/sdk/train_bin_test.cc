@@ -41,7 +41,7 @@ struct Process {
   std::string output;
 
   // The exit code, or 128 + the signal.
-  int Wait() {
+  int Wait() const {
     int status = 0;
     EXPECT_EQ(::waitpid(pid, &status, 0), pid);
     constexpr int kSignalBase = 128;

@@ -142,13 +142,13 @@ TEST_F(LineAssemblerTest, UnfinishedLineOnAPipe_WaitsForItsEnd) {
   EXPECT_EQ(Shown(), "");
 }
 
-TEST_F(LineAssemblerTest, Raw_BytesAsTheyComeAndALastNewline) {
+TEST_F(LineAssemblerTest, Raw_BytesAsTheyCome) {
   LineAssembler raw(&console_, {4, "", true, ""});
   raw.Append("a\rb", now_);
   EXPECT_EQ(Shown(), "a\rb");
   raw.Append("c\nd", now_);
   raw.Finish();
-  EXPECT_EQ(Shown(), "a\rbc\nd\n");
+  EXPECT_EQ(Shown(), "a\rbc\nd");
 }
 
 TEST_F(LineAssemblerTest, NoticeInAnOpenLine_OnALineOfItsOwn) {

@@ -12,10 +12,14 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "launcher/worker/tree_killer.h"
 
 namespace ddl {
 namespace {
 
+using std::chrono::seconds;
+using ::testing::AnyOf;
+using ::testing::ElementsAre;
 using ::testing::UnorderedElementsAreArray;
 
 // This process -> child -> two grandchildren; all sleep.
@@ -78,12 +82,63 @@ TEST_F(ProcessTreeTest, DescendantsByScan_TheSame) {
 }
 
 TEST_F(ProcessTreeTest, KillDescendants_AllGetSigkill) {
-  EXPECT_EQ(KillDescendants(::getpid()), 3U);
+  EXPECT_THAT(KillDescendants(::getpid()), UnorderedElementsAreArray(pids_));
   int status = 0;
   ASSERT_EQ(::waitpid(child_, &status, 0), child_);
   EXPECT_TRUE(WIFSIGNALED(status));
   EXPECT_EQ(WTERMSIG(status), SIGKILL);
   child_ = -1;
+}
+
+TEST_F(ProcessTreeTest, StateOf_SleepsThenDeadThenNone) {
+  EXPECT_THAT(StateOf(child_), AnyOf('S', 'R'));
+  ::kill(child_, SIGKILL);
+  siginfo_t info{};
+  ASSERT_EQ(::waitid(P_PID, static_cast<id_t>(child_), &info, WEXITED | WNOWAIT), 0);
+  EXPECT_EQ(StateOf(child_), 'Z');
+  ASSERT_EQ(::waitpid(child_, nullptr, 0), child_);
+  EXPECT_EQ(StateOf(child_), '?');
+  child_ = -1;
+  for (const pid_t pid : pids_) {
+    if (pid != pids_.front()) {
+      ::kill(pid, SIGKILL);
+    }
+  }
+}
+
+// A child that is dead and not reaped stands for one that does not die: it is
+// there after SIGKILL.
+TEST(TreeKiller, OneDoesNotDie_LooksLessOftenThenGivesUpAndNeverWaitsForItAgain) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+    for (;;) {
+      ::pause();
+    }
+  }
+  const Instant begin{};
+  Instant now = begin;
+  TreeKiller killer;
+  killer.Begin(now, seconds(5));
+  std::vector<std::int64_t> waits_ms;
+  TreeKiller::Result result = killer.Continue(now);
+  while (result == TreeKiller::Result::kGoesOn) {
+    waits_ms.push_back(
+        std::chrono::duration_cast<std::chrono::milliseconds>(killer.next_look() - now).count());
+    now = killer.next_look();
+    result = killer.Continue(now);
+  }
+  EXPECT_EQ(result, TreeKiller::Result::kGivenUp);
+  EXPECT_FALSE(killer.active());
+  EXPECT_EQ(now - begin, seconds(5));
+  EXPECT_THAT(waits_ms, ElementsAre(10, 20, 40, 80, 160, 320, 640, 1000, 1000, 1000, 730));
+  EXPECT_THAT(killer.just_left(), ElementsAre(child));
+
+  killer.Begin(now, seconds(5));
+  EXPECT_EQ(killer.Continue(now), TreeKiller::Result::kNobody);
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_EQ(WTERMSIG(status), SIGKILL);
 }
 
 TEST(Descendants, Leaf_None) {

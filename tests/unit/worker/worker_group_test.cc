@@ -1,10 +1,15 @@
 // Real processes: how they end, how they are stopped, that none is left.
 #include "launcher/worker/worker_group.h"
 
+#include <sys/ptrace.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 
+#include <algorithm>
+#include <cerrno>
 #include <csignal>
+#include <cstring>
 #include <set>
 #include <string>
 #include <vector>
@@ -24,12 +29,68 @@ using test::Lines;
 using test::ShellConfig;
 using test::TemporaryDirectory;
 using ::testing::AllOf;
-using ::testing::Contains;
 using ::testing::ElementsAre;
+using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
 using ::testing::UnorderedElementsAre;
+
+// Writes one byte when it is ready, and holds the line open.
+const std::string kOpenLine = "exec 9>$1; ";
+
+void WriteScript(const std::string& path, const std::string& text, mode_t mode) {
+  const UniqueFd fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, mode));
+  EXPECT_EQ(::write(fd.get(), text.data(), text.size()), static_cast<ssize_t>(text.size()));
+}
+
+std::string ReadWhole(const std::string& path) {
+  const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  std::string text(4096, '\0');
+  const ssize_t n = ::read(fd.get(), text.data(), text.size());
+  text.resize(n < 0 ? 0 : static_cast<std::size_t>(n));
+  return text;
+}
+
+pid_t ParentOf(pid_t pid) {
+  const std::string status = ReadWhole("/proc/" + std::to_string(pid) + "/status");
+  const std::size_t at = status.find("PPid:\t");
+  return at == std::string::npos ? -1 : std::stoi(status.substr(at + 6));
+}
+
+// Runs group_host with a null stdin and its output dropped.
+pid_t StartHost(const std::vector<std::string>& arguments) {
+  std::vector<char*> argv;
+  std::vector<std::string> all = {DDL_GROUP_HOST};
+  all.insert(all.end(), arguments.begin(), arguments.end());
+  for (std::string& argument : all) {
+    argv.push_back(argument.data());
+  }
+  argv.push_back(nullptr);
+  const pid_t pid = ::fork();
+  if (pid == 0) {
+    ::execv(argv[0], argv.data());
+    ::_exit(127);
+  }
+  return pid;
+}
+
+// Stopped from its construction to Continue or the end.
+class StoppedProcess {
+ public:
+  explicit StoppedProcess(pid_t pid) : pid_(pid) {
+    ::kill(pid_, SIGSTOP);
+    siginfo_t info{};
+    ::waitid(P_PID, static_cast<id_t>(pid_), &info, WSTOPPED | WNOWAIT);
+  }
+  ~StoppedProcess() { Continue(); }
+  StoppedProcess(const StoppedProcess&) = delete;
+  StoppedProcess& operator=(const StoppedProcess&) = delete;
+  void Continue() const { ::kill(pid_, SIGCONT); }
+
+ private:
+  pid_t pid_;
+};
 
 // ---- how workers end ------------------------------------------------------
 
@@ -53,7 +114,7 @@ TEST(WorkerGroup, EverySignalThatKills_ReportedByNumber) {
   for (int signal = 1; signal <= 31; ++signal) {
     const std::set<int> not_deadly = {SIGCHLD, SIGCONT, SIGSTOP, SIGTSTP,
                                       SIGTTIN, SIGTTOU, SIGURG,  SIGWINCH};
-    if (not_deadly.count(signal) == 0) {
+    if (!not_deadly.contains(signal)) {
       signals.push_back(signal);
     }
   }
@@ -122,6 +183,39 @@ TEST(WorkerGroup, ErrorFile_PreferredToStderr) {
             harness.group().log_directory() + "/attempt_0/0/error.json");
 }
 
+TEST(WorkerGroup, ErrorFilePathNotUtf8_ReportedAsUtf8) {
+  const TemporaryDirectory directory;
+  LaunchConfig config =
+      ShellConfig("echo '{\"message\":\"the cause\"}' > $TORCHELASTIC_ERROR_FILE; exit 1", 1);
+  config.log_dir = directory / "logs\xff";
+  GroupHarness harness(config);
+  ASSERT_TRUE(harness.Start().ok());
+  ASSERT_TRUE(harness.RunUntilIdle());
+  EXPECT_EQ(harness.exit_of(0).error_text, "the cause");
+  EXPECT_THAT(harness.exit_of(0).error_file,
+              AllOf(HasSubstr("/logs?/"), EndsWith("/attempt_0/0/error.json")));
+}
+
+TEST(WorkerGroup, SocketFullOfSpawns_AllStart) {
+  constexpr int kMany = 300;
+  LaunchConfig config = ShellConfig("", kMany);
+  config.argv = {"/bin/true"};
+  GroupHarness harness(config);
+  {
+    const StoppedProcess stopped(harness.supervisor_pid());
+    ASSERT_TRUE(harness.Start().ok());
+    // The rest of the queue, with its descriptors.
+    for (int i = 0; i < kMany; ++i) {
+      harness.group().Forward(SIGURG);
+    }
+    ASSERT_TRUE(harness.group().deadline().has_value());
+  }
+  ASSERT_TRUE(harness.RunUntilIdle());
+  ASSERT_THAT(harness.exits(), SizeIs(kMany));
+  EXPECT_TRUE(std::all_of(harness.exits().begin(), harness.exits().end(),
+                          [](const WorkerExit& exit) { return exit.ok(); }));
+}
+
 TEST(WorkerGroup, NoErrorFile_LastLinesOfStderr) {
   GroupHarness harness(ShellConfig("for i in $(seq 100); do echo line $i >&2; done; exit 1", 1));
   ASSERT_TRUE(harness.Start().ok());
@@ -135,68 +229,79 @@ TEST(WorkerGroup, NoErrorFile_LastLinesOfStderr) {
 
 // ---- programs that cannot be started --------------------------------------
 
-TEST(WorkerGroup, MissingProgram_NotFoundAndNothingRuns) {
+// Starts, and ends the round as a node does; the exit of the worker that could
+// not be started, which comes first and once.
+WorkerExit FailedStart(GroupHarness& harness, std::int64_t round = 1) {
+  EXPECT_TRUE(harness.Start(round).ok());
+  EXPECT_TRUE(harness.RunUntil([&] { return !harness.exits().empty(); }));
+  harness.group().Stop(MonotonicNow());
+  EXPECT_TRUE(harness.RunUntilIdle());
+  WorkerExit exit = harness.exits().empty() ? WorkerExit() : harness.exits().front();
+  for (std::size_t i = 1; i < harness.exits().size(); ++i) {
+    // One whose own failure was still to come when the stop came.
+    EXPECT_EQ(harness.exits()[i].term_signal, SIGTERM);
+    EXPECT_NE(harness.exits()[i].pid, 0);
+  }
+  EXPECT_EQ(exit.pid, 0);
+  EXPECT_EQ(exit.term_signal, 0);
+  EXPECT_GT(exit.wall_time_s, 0);
+  harness.exits().clear();
+  return exit;
+}
+
+TEST(WorkerGroup, MissingProgram_OneExit127) {
   LaunchConfig config = ShellConfig("", 3);
   config.argv = {"/nowhere/train_bin"};
   config.program_name = "train_bin";
   GroupHarness harness(config);
-  const absl::Status started = harness.Start();
-  EXPECT_EQ(started.code(), absl::StatusCode::kNotFound);
-  EXPECT_THAT(std::string(started.message()),
-              AllOf(HasSubstr("/nowhere/train_bin"), HasSubstr("No such file")));
-  EXPECT_TRUE(harness.group().idle());
+  const WorkerExit exit = FailedStart(harness);
+  EXPECT_EQ(exit.exit_code, 127);
+  EXPECT_THAT(exit.error_text, AllOf(HasSubstr("/nowhere/train_bin"), HasSubstr("No such file")));
 }
 
-TEST(WorkerGroup, MissingInterpreter_NotFoundAndSaysSo) {
+TEST(WorkerGroup, MissingInterpreter_SaysSo) {
   const TemporaryDirectory directory;
   const std::string script = directory / "script";
-  {
-    const UniqueFd fd(::open(script.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0755));
-    ASSERT_EQ(::write(fd.get(), "#!/nowhere/sh\n", 14), 14);
-  }
+  WriteScript(script, "#!/nowhere/sh\n", 0755);
   LaunchConfig config = ShellConfig("", 1);
   config.argv = {script};
   GroupHarness harness(config);
-  const absl::Status started = harness.Start();
-  EXPECT_EQ(started.code(), absl::StatusCode::kNotFound);
-  EXPECT_THAT(std::string(started.message()), HasSubstr("interpreter"));
+  const WorkerExit exit = FailedStart(harness);
+  EXPECT_EQ(exit.exit_code, 127);
+  EXPECT_THAT(exit.error_text, HasSubstr("interpreter"));
 }
 
-TEST(WorkerGroup, NotExecutable_PermissionDenied) {
+TEST(WorkerGroup, NotExecutable_OneExit126) {
   const TemporaryDirectory directory;
   const std::string script = directory / "script";
-  const UniqueFd fd(::open(script.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0644));
+  WriteScript(script, "", 0644);
   LaunchConfig config = ShellConfig("", 2);
   for (const std::string& path : {script, directory.path()}) {
     config.argv = {path};
     GroupHarness harness(config);
-    EXPECT_EQ(harness.Start().code(), absl::StatusCode::kPermissionDenied) << path;
-    EXPECT_TRUE(harness.group().idle());
+    EXPECT_EQ(FailedStart(harness).exit_code, 126) << path;
   }
 }
 
-TEST(WorkerGroup, NoProgramFormat_PermissionDenied) {
+TEST(WorkerGroup, NoProgramFormat_Exit126) {
   const TemporaryDirectory directory;
   const std::string script = directory / "script";
-  {
-    const UniqueFd fd(::open(script.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0755));
-    ASSERT_EQ(::write(fd.get(), "echo hi\n", 8), 8);
-  }
+  WriteScript(script, "echo hi\n", 0755);
   LaunchConfig config = ShellConfig("", 1);
   config.argv = {script};
   GroupHarness harness(config);
-  const absl::Status started = harness.Start();
-  EXPECT_EQ(started.code(), absl::StatusCode::kPermissionDenied);
-  EXPECT_THAT(std::string(started.message()), HasSubstr("#!"));
+  const WorkerExit exit = FailedStart(harness);
+  EXPECT_EQ(exit.exit_code, 126);
+  EXPECT_THAT(exit.error_text, HasSubstr("#!"));
 }
 
-TEST(WorkerGroup, MissingDirectory_InvalidArgument) {
+TEST(WorkerGroup, MissingDirectory_Exit1) {
   LaunchConfig config = ShellConfig("true", 1);
   config.cwd = "/nowhere";
   GroupHarness harness(config);
-  const absl::Status started = harness.Start();
-  EXPECT_EQ(started.code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(std::string(started.message()), HasSubstr("/nowhere"));
+  const WorkerExit exit = FailedStart(harness);
+  EXPECT_EQ(exit.exit_code, 1);
+  EXPECT_THAT(exit.error_text, HasSubstr("/nowhere"));
 }
 
 TEST(WorkerGroup, AfterAFailedStart_TheNextRoundRuns) {
@@ -205,15 +310,211 @@ TEST(WorkerGroup, AfterAFailedStart_TheNextRoundRuns) {
   LaunchConfig config = ShellConfig("", 2);
   config.argv = {script};
   GroupHarness harness(config);
-  ASSERT_FALSE(harness.Start(1).ok());
-  {
-    const UniqueFd fd(::open(script.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0755));
-    ASSERT_EQ(::write(fd.get(), "#!/bin/sh\nexit 9\n", 17), 17);
-  }
+  EXPECT_EQ(FailedStart(harness, 1).exit_code, 127);
+  WriteScript(script, "#!/bin/sh\nexit 9\n", 0755);
   ASSERT_TRUE(harness.Start(2).ok());
   ASSERT_TRUE(harness.RunUntilIdle());
   EXPECT_EQ(harness.exit_of(0).exit_code, 9);
   EXPECT_EQ(harness.exit_of(1).exit_code, 9);
+}
+
+TEST(WorkerGroup, LogDirectoryIsAFile_KnownAtOnceAndIdle) {
+  const TemporaryDirectory directory;
+  WriteScript(directory / "file", "", 0644);
+  LaunchConfig config = ShellConfig("true", 2);
+  config.log_dir = directory / "file";
+  GroupHarness harness(config);
+  EXPECT_FALSE(harness.Start().ok());
+  EXPECT_TRUE(harness.group().idle());
+}
+
+TEST(WorkerGroup, DescriptorsRunOutInStart_NothingReportedAndBusyUntilAllAreGone) {
+  LifeLine line;
+  GroupHarness harness(ShellConfig(kOpenLine + "echo w >&9; exec sleep 1000", 8, {line.path()}));
+  rlimit former{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &former), 0);
+  std::vector<UniqueFd> used;  // enough for the limit, too few left for eight
+  rlimit tight = former;
+  tight.rlim_cur = 120;  // more than Start asks for
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &tight), 0);
+  do {
+    used.emplace_back(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+  } while (used.back().valid());
+  used.resize(used.size() - 13);
+  const absl::Status started = harness.Start();
+  ::setrlimit(RLIMIT_NOFILE, &former);
+  EXPECT_EQ(started.code(), absl::StatusCode::kResourceExhausted) << started;
+  EXPECT_FALSE(harness.group().idle());
+  ASSERT_TRUE(harness.RunUntilIdle());
+  EXPECT_THAT(harness.exits(), IsEmpty());
+  ASSERT_TRUE(harness.Start(2).ok());
+  ASSERT_TRUE(line.AwaitBytes(16));
+  harness.group().Kill();
+  ASSERT_TRUE(harness.RunUntilIdle());
+  EXPECT_THAT(harness.exits(), SizeIs(8));
+}
+
+// ---- a supervisor that takes its time: so does exec on a slow file server --
+
+TEST(WorkerGroup, StopWhileSpawnsAreOutstanding_AllEnd) {
+  GroupHarness harness(ShellConfig("exec sleep 1000", 4));
+  const StoppedProcess stopped(harness.supervisor_pid());
+  ASSERT_TRUE(harness.Start().ok());  // returns, though nobody answers
+  ASSERT_TRUE(harness.group().OnReady(MonotonicNow())->empty());
+  harness.group().Stop(MonotonicNow());
+  EXPECT_FALSE(harness.group().idle());
+  stopped.Continue();
+  ASSERT_TRUE(harness.RunUntilIdle(seconds(20)));  // the grace is 30 s
+  ASSERT_THAT(harness.exits(), SizeIs(4));
+  EXPECT_EQ(harness.exit_of(3).term_signal, SIGTERM);
+}
+
+TEST(WorkerGroup, KillWhileSpawnsAreOutstanding_AllEndAndTheNextRoundRuns) {
+  GroupHarness harness(ShellConfig("[ $DDL_ROUND = 2 ] || exec sleep 1000", 4));
+  const StoppedProcess stopped(harness.supervisor_pid());
+  ASSERT_TRUE(harness.Start().ok());
+  harness.group().Kill();
+  stopped.Continue();
+  ASSERT_TRUE(harness.RunUntilIdle());
+  ASSERT_THAT(harness.exits(), SizeIs(4));
+  EXPECT_EQ(harness.exit_of(3).term_signal, SIGKILL);
+  harness.exits().clear();
+  ASSERT_TRUE(harness.Start(2).ok());
+  ASSERT_TRUE(harness.RunUntilIdle());
+  EXPECT_TRUE(harness.exit_of(3).ok());
+}
+
+TEST(WorkerGroup, StartTakesTooLong_OneExit) {
+  GroupTimeouts timeouts;
+  timeouts.start = milliseconds(50);
+  GroupHarness harness(ShellConfig("exec sleep 1000", 4), {}, timeouts);
+  const StoppedProcess stopped(harness.supervisor_pid());
+  ASSERT_TRUE(harness.Start().ok());
+  ASSERT_TRUE(harness.RunUntil([&] { return !harness.exits().empty(); }));
+  EXPECT_THAT(harness.exit_of(0).error_text, HasSubstr("file system"));
+  EXPECT_EQ(harness.exit_of(0).exit_code, 1);
+  harness.group().Stop(MonotonicNow());
+  stopped.Continue();
+  ASSERT_TRUE(harness.RunUntilIdle());
+  EXPECT_THAT(harness.exits(), SizeIs(4));  // each once
+}
+
+TEST(WorkerGroup, MoreRequestsThanTheSocketTakes_NoneWaitsAndAllArriveInOrder) {
+  LifeLine line;
+  GroupHarness harness(ShellConfig(
+      kOpenLine + "trap 'echo usr1; exit 0' USR1; echo w >&9; while :; do sleep 0.02; done", 1,
+      {line.path()}));
+  ASSERT_TRUE(harness.Start().ok());
+  ASSERT_TRUE(line.AwaitBytes(2));
+  {
+    const StoppedProcess stopped(harness.supervisor_pid());
+    const Instant begin = MonotonicNow();
+    for (int i = 0; i < 5000; ++i) {
+      harness.group().Forward(SIGURG);  // ignored
+    }
+    harness.group().Forward(SIGUSR1);
+    EXPECT_LT(MonotonicNow() - begin, seconds(5));
+    EXPECT_TRUE(harness.group().deadline().has_value());
+  }
+  ASSERT_TRUE(harness.RunUntilIdle());
+  EXPECT_EQ(harness.out(), "usr1\n");
+  EXPECT_FALSE(harness.group().deadline().has_value());
+}
+
+TEST(WorkerGroup, SupervisorDoesNotAnswerTheKill_GivenUpAndNobodyLives) {
+  LifeLine line;
+  GroupTimeouts timeouts;
+  timeouts.kill = timeouts.supervisor = milliseconds(50);
+  GroupHarness harness(ShellConfig(kOpenLine + "echo w >&9; exec sleep 1000", 2, {line.path()}), {},
+                       timeouts);
+  ASSERT_TRUE(harness.Start().ok());
+  ASSERT_TRUE(line.AwaitBytes(4));
+  const StoppedProcess stopped(harness.supervisor_pid());
+  harness.group().Kill();
+  ASSERT_TRUE(harness.RunUntil([&] { return !harness.error().ok(); }));
+  EXPECT_THAT(std::string(harness.error().message()), HasSubstr("did not answer"));
+  EXPECT_TRUE(harness.group().idle());
+  EXPECT_TRUE(line.AwaitEnd(seconds(5)));
+}
+
+// ---- processes that do not die --------------------------------------------
+
+// A real process that SIGKILL does not remove: traced, it stays a zombie that
+// its parent cannot reap, until it is released.
+class Undying {
+ public:
+  explicit Undying(pid_t pid) : pid_(pid) {
+    EXPECT_EQ(::ptrace(PTRACE_SEIZE, pid, nullptr, nullptr), 0) << std::strerror(errno);
+  }
+  ~Undying() { Release(); }
+  Undying(const Undying&) = delete;
+  Undying& operator=(const Undying&) = delete;
+  void Release() {
+    if (pid_ > 0) {
+      ::kill(pid_, SIGKILL);
+      ::waitpid(pid_, nullptr, 0);
+    }
+    pid_ = -1;
+  }
+
+ private:
+  pid_t pid_;
+};
+
+// Each worker writes its rank and its pid: "0:4711 ".
+const std::string kTellPid = "echo -n \"$LOCAL_RANK:$$ \" >&9; exec sleep 1000";
+
+pid_t PidOfRankZero(const std::string& told) {
+  const std::size_t at = told.find("0:");
+  return at == std::string::npos ? -1 : std::stoi(told.substr(at + 2));
+}
+
+TEST(WorkerGroup, WorkerDoesNotDie_LeftBehindNamedAndTheNextRoundRuns) {
+  LifeLine line;
+  GroupTimeouts timeouts;
+  timeouts.kill = milliseconds(100);
+  GroupHarness harness(
+      ShellConfig(kOpenLine + "[ $DDL_ROUND = 2 ] || { " + kTellPid + "; }", 1, {line.path()}), {},
+      timeouts);
+  ASSERT_TRUE(harness.Start().ok());
+  ASSERT_TRUE(line.AwaitBytes(3));
+  const pid_t pid = PidOfRankZero(line.received());
+  Undying undying(pid);
+  harness.group().Kill();
+  ASSERT_TRUE(harness.RunUntilIdle(seconds(20)));
+  const std::string said =
+      "pid " + std::to_string(pid) + " (state Z) does not die of SIGKILL; it is left behind";
+  EXPECT_EQ(harness.err(), "ddlaunch: " + said + "\n");
+  ASSERT_THAT(harness.exits(), SizeIs(1));
+  EXPECT_EQ(harness.exit_of(0).pid, pid);
+  EXPECT_EQ(harness.exit_of(0).term_signal, SIGKILL);
+  EXPECT_EQ(harness.exit_of(0).error_text, said);
+  // The next rounds do not wait for it, and its late end is nobody's exit.
+  harness.exits().clear();
+  ASSERT_TRUE(harness.Start(2).ok());
+  ASSERT_TRUE(harness.RunUntilIdle());
+  EXPECT_THAT(harness.exits(), SizeIs(1));
+  undying.Release();
+  ASSERT_TRUE(harness.Start(2).ok());
+  ASSERT_TRUE(harness.RunUntilIdle());
+  EXPECT_THAT(harness.exits(), SizeIs(2));
+  EXPECT_TRUE(harness.exits().back().ok());
+  EXPECT_EQ(harness.err(), "ddlaunch: " + said + "\n");
+}
+
+TEST(WorkerGroup, OwnerKilledAndAWorkerDoesNotDie_TheSupervisorEndsAllTheSame) {
+  LifeLine line;
+  const pid_t host = StartHost({"1", "/bin/sh", "-c", kOpenLine + kTellPid, "sh", line.path()});
+  ASSERT_TRUE(line.AwaitBytes(3));
+  const pid_t worker = PidOfRankZero(line.received());
+  const pid_t supervisor = ParentOf(worker);
+  const UniqueFd supervisor_end(static_cast<int>(::syscall(SYS_pidfd_open, supervisor, 0U)));
+  ASSERT_TRUE(supervisor_end.valid());
+  const Undying undying(worker);
+  ASSERT_EQ(::kill(host, SIGKILL), 0);
+  EXPECT_EQ(::waitpid(host, nullptr, 0), host);
+  pollfd ended{supervisor_end.get(), POLLIN, 0};
+  EXPECT_EQ(::poll(&ended, 1, 20'000), 1);  // kKillTimeout is 5 s
 }
 
 TEST(WorkerGroup, LongArgumentsAndEnvironment_ArriveWhole) {
@@ -225,11 +526,13 @@ TEST(WorkerGroup, LongArgumentsAndEnvironment_ArriveWhole) {
   EXPECT_EQ(harness.out(), "14 1400014\n");
 }
 
-TEST(WorkerGroup, ArgumentsTooLong_ResourceExhausted) {
+TEST(WorkerGroup, ArgumentsTooLong_SaysSo) {
   LaunchConfig config =
       ShellConfig("true", 2, std::vector<std::string>(40, std::string(100'000, 'a')));
   GroupHarness harness(config);
-  EXPECT_EQ(harness.Start().code(), absl::StatusCode::kResourceExhausted);
+  const WorkerExit exit = FailedStart(harness);
+  EXPECT_EQ(exit.exit_code, 1);
+  EXPECT_THAT(exit.error_text, HasSubstr("too long"));
 }
 
 // ---- what a worker starts with --------------------------------------------
@@ -300,9 +603,6 @@ TEST(WorkerGroup, Environment_ReachesTheWorker) {
 }
 
 // ---- stopping -------------------------------------------------------------
-
-// Writes one byte when it is ready, and holds the line open.
-const std::string kOpenLine = "exec 9>$1; ";
 
 TEST(WorkerGroup, Stop_ReachesOnlyTheWorkersThenEverything) {
   LifeLine line;
@@ -446,23 +746,6 @@ TEST(WorkerGroup, SupervisorKilled_WorkersDieAndOnReadyFails) {
   EXPECT_TRUE(harness.group().idle());
   EXPECT_TRUE(line.AwaitEnd(seconds(5)));
   EXPECT_EQ(harness.Start(2).code(), absl::StatusCode::kUnavailable);
-}
-
-// Runs group_host with a null stdin and its output dropped.
-pid_t StartHost(const std::vector<std::string>& arguments) {
-  std::vector<char*> argv;
-  std::vector<std::string> all = {DDL_GROUP_HOST};
-  all.insert(all.end(), arguments.begin(), arguments.end());
-  for (std::string& argument : all) {
-    argv.push_back(argument.data());
-  }
-  argv.push_back(nullptr);
-  const pid_t pid = ::fork();
-  if (pid == 0) {
-    ::execv(argv[0], argv.data());
-    ::_exit(127);
-  }
-  return pid;
 }
 
 TEST(WorkerGroup, OwnerKilled_NoWorkerAndNothingTheyStartedLives) {

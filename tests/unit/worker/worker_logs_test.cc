@@ -26,8 +26,6 @@ using ::testing::AllOf;
 using ::testing::Each;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-using ::testing::IsEmpty;
-using ::testing::Not;
 using ::testing::SizeIs;
 using ::testing::StartsWith;
 
@@ -61,6 +59,51 @@ TEST(WorkerLogs, ExitReported_ItsLinesAreWithTheConsole) {
   EXPECT_THAT(harness.out(), HasSubstr("[default0]:last\n"));
   harness.group().Kill();
   ASSERT_TRUE(harness.RunUntilIdle());
+}
+
+// The descriptor of this process that is open at `path`.
+int DescriptorOf(const std::string& path) {
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+    std::error_code ignored;
+    if (std::filesystem::read_symlink(entry.path(), ignored) == path) {
+      return std::stoi(entry.path().filename());
+    }
+  }
+  return -1;
+}
+
+TEST(WorkerLogs, LogFileSystemHangs_TheFailureIsReportedAllTheSame) {
+  const TemporaryDirectory directory;
+  LifeLine line;
+  LaunchConfig config = ShellConfig("exec 9>$1; echo w >&9; read x < $2; echo out; exit 3", 1,
+                                    {line.path(), directory / "go"});
+  config.log_dir = directory / "logs";
+  config.redirects.all = kStdout;
+  ASSERT_EQ(::mkfifo((directory / "go").c_str(), 0600), 0);
+  GroupTimeouts timeouts;
+  timeouts.output = milliseconds(50);
+  Pipe hung;  // full, and nobody reads: a write waits as on a hung file server
+  const int capacity = ::fcntl(hung.write_end.get(), F_GETPIPE_SZ);
+  const std::string filling(static_cast<std::size_t>(capacity), 'x');
+  ASSERT_EQ(::write(hung.write_end.get(), filling.data(), filling.size()), capacity);
+
+  GroupHarness harness(config, {}, timeouts);
+  ASSERT_TRUE(harness.Start().ok());
+  ASSERT_TRUE(line.AwaitBytes(2));
+  const std::string log = harness.group().log_directory() + "/attempt_0/0/stdout.log";
+  const int file = DescriptorOf(log);
+  ASSERT_GE(file, 0) << log;
+  ASSERT_EQ(::dup3(hung.write_end.get(), file, O_CLOEXEC), file);
+  {
+    const UniqueFd go(::open((directory / "go").c_str(), O_WRONLY | O_CLOEXEC));
+    ASSERT_TRUE(go.valid());
+  }
+  ASSERT_TRUE(harness.RunUntil([&] { return harness.group().idle(); }, seconds(20)));
+  ASSERT_THAT(harness.exits(), SizeIs(1));
+  EXPECT_EQ(harness.exit_of(0).exit_code, 3);
+  EXPECT_EQ(harness.exit_of(0).error_text, "");
+  EXPECT_FALSE(harness.group().FlushConsole(milliseconds(1)));
+  // The end of the group, too, does not wait for the file.
 }
 
 TEST(WorkerLogs, ThreeKilobyteLinesInHalves_EachLineBelongsToOneRank) {

@@ -33,6 +33,12 @@ bool SaysTimeout(const std::string& text) {
   return false;
 }
 
+// How long a rank whose peer broke the connection waits for the launcher to end
+// the round before it says so itself. The rank that really failed is known by
+// then, also when a whole node was lost, and is named as the root cause instead
+// of this one.
+constexpr std::chrono::milliseconds kBlameDelay = std::chrono::seconds(3);
+
 class GlooBackend final : public Backend {
  public:
   // `prefix` names what belongs to this backend at the gateway.
@@ -118,6 +124,10 @@ class GlooBackend final : public Backend {
       context_->closeConnections();
     } catch (const std::exception&) {
       // They are closed already.
+    }
+    if (absl::IsUnavailable(broken_)) {
+      // Nobody publishes this key: the wait ends with the round, or with the time.
+      [[maybe_unused]] const auto ignored = gateway_->Fetch(prefix_ + "round-over", kBlameDelay);
     }
     return broken_;
   }

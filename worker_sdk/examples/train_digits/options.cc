@@ -3,10 +3,10 @@
 
 #include <algorithm>
 #include <charconv>
-#include <numeric>
 #include <string_view>
 #include <system_error>
 
+#include "agent/base/edit_distance.h"
 #include "agent/base/status_macros.h"
 
 namespace ddl::digits {
@@ -44,27 +44,11 @@ const std::vector<Known>& AllKnown() {
   return known;
 }
 
-// The Levenshtein distance: insertions, deletions and replacements.
-std::size_t Distance(std::string_view a, std::string_view b) {
-  std::vector<std::size_t> row(b.size() + 1);
-  std::iota(row.begin(), row.end(), std::size_t{0});
-  for (std::size_t i = 1; i <= a.size(); ++i) {
-    std::size_t diagonal = row[0];
-    row[0] = i;
-    for (std::size_t j = 1; j <= b.size(); ++j) {
-      const std::size_t replaced = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
-      diagonal = row[j];
-      row[j] = std::min({row[j] + 1, row[j - 1] + 1, replaced});
-    }
-  }
-  return row.back();
-}
-
 absl::Status Unknown(const std::string& name) {
   const std::vector<Known>& known = AllKnown();
   const auto nearest =
       std::min_element(known.begin(), known.end(), [&](const Known& a, const Known& b) {
-        return Distance(name, a.name) < Distance(name, b.name);
+        return EditDistance(name, a.name) < EditDistance(name, b.name);
       });
   return absl::InvalidArgumentError("unknown option " + name + "; did you mean " +
                                     std::string(nearest->name) + "? --help lists all");

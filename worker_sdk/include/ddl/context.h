@@ -72,7 +72,7 @@ struct Plan {
 struct ContextOptions {
   // How long to wait for the agent to answer the registration.
   std::chrono::milliseconds register_timeout = std::chrono::seconds(30);
-  // How long AgreePlan waits for the other ranks' programs to ask too.
+  // How long AgreePlan waits for the coordinator's answer.
   std::chrono::milliseconds plan_timeout = std::chrono::minutes(10);
 };
 

@@ -57,8 +57,8 @@ struct StepResult {
 
 class DataParallel {
  public:
-  // Checks that every rank has the same parameters (names and lengths) and sets
-  // their values to rank 0's. `backend` and the arrays must outlive it. Every
+  // Checks that every rank has the same parameters (names, lengths) and bucket
+  // size, and sets the values to rank 0's. `backend` and the arrays must outlive it. Every
   // rank must call it.
   // Errors: INVALID_ARGUMENT, a parameter whose gradient has another length;
   // FAILED_PRECONDITION, the ranks' parameters differ (told to all of them);
@@ -96,6 +96,7 @@ class DataParallel {
 
   Backend* backend_;
   std::vector<Parameter> parameters_;
+  std::size_t bucket_bytes_;
   std::vector<Bucket> buckets_;
   std::vector<float> flat_;  // the bucket on its way
   double loss_sum_ = 0;      // of this rank, this step

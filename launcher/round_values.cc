@@ -1,0 +1,39 @@
+// Between the rendezvous's values and the worker group's.
+#include "launcher/round_values.h"
+
+namespace ddl {
+
+core::WorkerFailure ToFailure(const WorkerExit& exit, const std::string& host) {
+  core::WorkerFailure failure;
+  failure.rank = exit.rank;
+  failure.local_rank = exit.local_rank;
+  failure.pid = exit.pid;
+  failure.host = host;
+  failure.exit_code = exit.exit_code;
+  failure.term_signal = exit.term_signal;
+  failure.wall_time_s = exit.wall_time_s;
+  failure.error_text = exit.error_text;
+  failure.error_file = exit.error_file;
+  return failure;
+}
+
+RoundInfo ToRoundInfo(const core::RoundStart& start, const std::string& job_id,
+                      const std::string& gateway) {
+  RoundInfo info;
+  info.round = start.round;
+  info.restart_count = start.restart_count;
+  info.max_restarts = start.max_restarts;
+  info.node_rank = start.node_rank;
+  info.num_nodes = start.num_nodes;
+  info.first_rank = start.first_rank;
+  info.nproc = start.nproc;
+  info.world_size = start.world_size;
+  info.master_addr = start.master_addr;
+  info.master_port = static_cast<std::uint16_t>(start.master_port);
+  info.gateway = gateway;
+  info.job_id = job_id;
+  info.plan = start.plan;
+  return info;
+}
+
+}  // namespace ddl
