@@ -13,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "agent/base/host.h"
 #include "agent/base/ids.h"
+#include "agent/base/status_macros.h"
 #include "agent/client/rendezvous_client.h"
 #include "launcher/exit_code.h"
 #include "launcher/gateway/gateway.h"
@@ -152,37 +153,26 @@ absl::Status Node::Join() {
   // The gateway comes first: gRPC 1.51 aborts now and then when its last server
   // of a process goes (a coordinator that finds its port taken) while another
   // one starts.
-  auto gateway = Gateway::Start(config_.job_id, host_,
-                                [this](const core::Event& event) { client_->Send(event); });
-  if (!gateway.ok()) {
-    return gateway.status();
-  }
-  gateway_ = *std::move(gateway);
-  auto place = FindMeetingPlace(config_, [](const core::Explain& explain) {
-    log::Debug(absl::StrCat("coordinator: ", core::ToString(explain.reason), ": ", explain.text));
-  });
-  if (!place.ok()) {
-    return place.status();
-  }
-  place_ = *std::move(place);
+  DDL_ASSIGN_OR_RETURN(gateway_,
+                       Gateway::Start(config_.job_id, host_,
+                                      [this](const core::Event& event) { client_->Send(event); }));
+  DDL_RETURN_IF_ERROR(supervisor_->RemoveAtEnd(gateway_->directory()));
+  DDL_ASSIGN_OR_RETURN(place_, FindMeetingPlace(config_, [](const core::Explain& explain) {
+                         log::Debug(absl::StrCat("coordinator: ", core::ToString(explain.reason),
+                                                 ": ", explain.text));
+                       }));
   if (place_.is_open_to_network) {
     log::Warn(absl::StrCat("the rendezvous at ", place_.endpoint,
                            " is open: anybody who can reach the port can join this job"));
   }
-  if (absl::Status status = supervisor_->RemoveAtEnd(gateway_->directory()); !status.ok()) {
-    return status;
-  }
   group_ = std::make_unique<WorkerGroup>(config_, std::move(supervisor_));
   log::SetSink(
       [group = group_.get()](std::string_view lines) { group->Print(std::string(lines)); });
-  const auto master_port = NextMasterPort();
-  if (!master_port.ok()) {
-    return master_port.status();
-  }
+  DDL_ASSIGN_OR_RETURN(const std::uint16_t master_port, NextMasterPort());
   client_ = std::make_unique<RendezvousClient>(
       place_.coordinator != nullptr ? place_.coordinator->InProcessChannel()
                                     : RendezvousClient::NewChannel(place_.endpoint),
-      place_.endpoint, MakeHello(*master_port),
+      place_.endpoint, MakeHello(master_port),
       // A coordinator on this very host answers at once, or is none.
       place_.port_was_taken ? std::min(kOwnHostTimeout, config_.join_timeout)
                             : config_.join_timeout,
@@ -191,15 +181,20 @@ absl::Status Node::Join() {
 }
 
 int Node::Run() {
-  if (const absl::Status status = Join(); !status.ok()) {
+  int exit_code = kExitFailure;
+  if (const absl::Status status = Join(); status.ok()) {
+    Loop();
+    exit_code = Leave();
+  } else {
     log::Error(std::string(status.message()));
     if (group_ != nullptr) {
       FlushConsole();
     }
-    return kExitFailure;
   }
-  Loop();
-  return Leave();
+  if (gateway_ != nullptr) {
+    gateway_->RemoveDirectory();
+  }
+  return exit_code;
 }
 
 void Node::Loop() {

@@ -24,8 +24,7 @@ class SignalSet;
 // request that cannot be met. Says on stderr what went wrong.
 // Nothing is left to be done then but to end the process, with _exit: two gRPC
 // servers and their threads are not taken down one by one, which would take as
-// long as the start of the workers. The supervisor sees the end and removes the
-// gateway's directory.
+// long as the start of the workers.
 // REQUIRES: `supervisor` was forked and signals are blocked (see signals.h).
 int RunNode(const LaunchConfig& config, std::unique_ptr<Supervisor> supervisor,
             const SignalSet& signals);

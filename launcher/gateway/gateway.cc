@@ -187,6 +187,9 @@ const std::string& Gateway::directory() const {
 void Gateway::BeginRound(const core::RoundStart& round, const std::string& address) {
   impl_->BeginRound(round, address);
 }
+void Gateway::RemoveDirectory() {
+  impl_->RemoveDirectory();
+}
 void Gateway::Resend() {
   impl_->Resend();
 }

@@ -49,6 +49,9 @@ class Gateway {
 
   // `address` is this node's: its workers' peers reach them by it.
   void BeginRound(const core::RoundStart& round, const std::string& address);
+  // At the end of a process that does not destroy it.
+  void RemoveDirectory();
+
   // Says again to the coordinator what it has not answered: after a reconnect.
   void Resend();
   // Waiting calls fail with ABORTED: `why`.

@@ -31,6 +31,7 @@ class Gateway::Impl {
     round_ = round;
     address_ = address;
   }
+  void RemoveDirectory() { directory_.Remove(); }
   void Resend();
   void EndRound(const std::string& why);
   void OnMessage(const core::KeyValue& message);

@@ -25,10 +25,9 @@ class PrivateDirectory {
   ~PrivateDirectory() { Remove(); }
 
   [[nodiscard]] const std::string& path() const { return path_; }
-
- private:
   void Remove();
 
+ private:
   std::string path_;
 };
 

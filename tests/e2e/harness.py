@@ -97,7 +97,11 @@ class E2eTest(unittest.TestCase):
                 os.kill(pid, signal.SIGKILL)
             except ProcessLookupError:
                 pass
-        self._temp.cleanup()
+        left = lambda: list(pathlib.Path(self.dir).glob("ddlaunch-*"))
+        try:
+            wait_until(lambda: not left(), "the gateways' directories are removed", timeout_s=20)
+        finally:
+            self._temp.cleanup()
 
     def path(self, name):
         return os.path.join(self.dir, name)
@@ -105,6 +109,7 @@ class E2eTest(unittest.TestCase):
     def environment(self, extra):
         env = {k: v for k, v in os.environ.items() if not k.startswith(("PET_", "DDL_"))}
         env[MARK] = self.mark
+        env["XDG_RUNTIME_DIR"] = self.dir  # where gateways make their directories
         env.update(extra)
         return env
 
