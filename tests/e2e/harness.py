@@ -91,8 +91,11 @@ class E2eTest(unittest.TestCase):
     def tearDown(self):
         for job in self._jobs:
             job.close()
-        survivors = self.marked()
-        for pid in survivors:
+        # The supervisor of a ddlaunch that was killed cleans up first.
+        deadline = time.monotonic() + 20
+        while self.marked() and time.monotonic() < deadline:
+            time.sleep(0.01)
+        for pid in self.marked():
             try:
                 os.kill(pid, signal.SIGKILL)
             except ProcessLookupError:
