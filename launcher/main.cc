@@ -112,6 +112,15 @@ int Main(int argc, char** argv) {
 }  // namespace
 }  // namespace ddl
 
+// NOLINTNEXTLINE(bugprone-exception-escape): any other exception is our mistake and ends in abort.
 int main(int argc, char** argv) {
-  return ddl::Main(argc, argv);
+  try {
+    return ddl::Main(argc, argv);
+  } catch (const std::system_error& error) {
+    // The standard library's only way to say that no thread can be started.
+    ddl::log::SetSink(nullptr);
+    ddl::log::Error(std::string("cannot start a thread: ") + error.what() +
+                    "; raise the limit of processes (ulimit -u)");
+    std::_Exit(ddl::kExitFailure);
+  }
 }

@@ -402,7 +402,7 @@ void SupervisorProcess::TellLeftBehind() {
     event.type = SupervisorEventType::kLeftBehind;
     event.worker = worker == by_pid_.end() ? kEveryWorker : worker->second;
     event.pid = pid;
-    event.status = StateOf(pid);
+    event.status = static_cast<unsigned char>(StateOf(pid));
     Answer(event);
   }
 }

@@ -31,7 +31,7 @@ TreeKiller::Result TreeKiller::Continue(Instant now) {
   std::set<pid_t> still_there;
   std::vector<pid_t> fresh;
   for (const pid_t pid : pids) {
-    if (left_behind_.count(pid) != 0) {
+    if (left_behind_.contains(pid)) {
       still_there.insert(pid);
     } else {
       fresh.push_back(pid);

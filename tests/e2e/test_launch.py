@@ -142,6 +142,22 @@ class LaunchTest(E2eTest):
         self.assertEqual(job.returncode, 1)
         self.assert_one_line_error(job, "open files", "10")
 
+    @unittest.skipIf(os.geteuid() != 0, "needs another user to limit")
+    def test_too_few_processes_is_one_clear_line(self):
+        nobody = 65534
+        def limits():
+            os.setgroups([])
+            os.setgid(nobody)
+            os.setuid(nobody)
+            resource.setrlimit(resource.RLIMIT_NPROC, (2, 2))
+        try:
+            job = self.launch("--nproc_per_node=2", "/bin/true", preexec_fn=limits, cwd="/",
+                              env={"XDG_RUNTIME_DIR": ""})
+        except PermissionError:
+            self.skipTest("the build tree is closed to other users")
+        self.assertEqual(job.returncode, 1)
+        self.assert_one_line_error(job, "process")
+
     def test_unusable_log_dir_is_refused_before_anything_starts(self):
         self.refused(2, ["--log-dir=/proc/no-such-place", "-r", "3"], "--log-dir", "/proc/no-such-place")
 
