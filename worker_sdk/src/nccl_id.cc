@@ -84,7 +84,7 @@ absl::StatusOr<NcclUniqueId> AgreeNcclUniqueId(const Context& context,
                                                std::chrono::milliseconds timeout) {
   const std::string key = "ddl/nccl/" + std::to_string(context.NextSequence());
   if (context.rank() == 0) {
-    const absl::StatusOr<NcclUniqueId> made = MakeId();
+    absl::StatusOr<NcclUniqueId> made = MakeId();
     std::string value(1, made.ok() ? kHasId : kHasError);
     if (made.ok()) {
       value.append(made->data(), made->size());
