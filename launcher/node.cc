@@ -15,6 +15,7 @@
 #include "agent/base/ids.h"
 #include "agent/base/status_macros.h"
 #include "agent/client/rendezvous_client.h"
+#include "agent/core/wording.h"
 #include "launcher/exit_code.h"
 #include "launcher/gateway/gateway.h"
 #include "launcher/log.h"
@@ -89,8 +90,9 @@ class Node {
   void On(const ClientLost& lost);
 
   void Finish(Result result);
-  // When no result comes from the coordinator any more.
-  [[nodiscard]] int ExitCodeWithoutResult(int otherwise) const;
+  // This node is out of the job, and no result comes any more. `exit_code` is for
+  // when neither the user's stop nor a cause it was told of says better.
+  void LosePlace(int exit_code, std::string text);
   void SayProgress() const;
   [[nodiscard]] bool done() const;
   void FlushConsole();
@@ -399,29 +401,24 @@ void Node::On(const core::Rejected& message) {
                         message.reason == core::Reason::kPlanImpossible ||
                         message.reason == core::Reason::kNodeRankOutOfRange ||
                         message.reason == core::Reason::kInvalid;
-  if (!group_->idle()) {
-    group_->Kill();  // the place may be another's already
-  }
-  Finish({ExitCodeWithoutResult(is_usage ? kExitUsage : kExitFailure), message.text, told_cause_});
+  LosePlace(is_usage ? kExitUsage : kExitFailure, message.text);
 }
 
 void Node::On(const ClientLost& lost) {
+  LosePlace(kExitFailure, std::string(lost.status.message()));
+}
+
+void Node::LosePlace(int exit_code, std::string text) {
   // Others may take this node's place from now on: no grace for its workers.
   if (!group_->idle()) {
     group_->Kill();
   }
-  Finish({ExitCodeWithoutResult(kExitFailure), std::string(lost.status.message()), told_cause_});
-}
-
-int Node::ExitCodeWithoutResult(int otherwise) const {
   if (stop_signal_ != 0) {
-    return kSignalExitBase + stop_signal_;
+    exit_code = kSignalExitBase + stop_signal_;
+  } else if (told_cause_.has_value()) {
+    exit_code = core::ExitCodeOf(*told_cause_);
   }
-  if (told_cause_.has_value()) {
-    return told_cause_->term_signal != 0 ? kSignalExitBase + told_cause_->term_signal
-                                         : told_cause_->exit_code;
-  }
-  return otherwise;
+  Finish({exit_code, std::move(text), told_cause_});
 }
 
 void Node::SayProgress() const {
