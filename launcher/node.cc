@@ -77,6 +77,7 @@ class Node {
   void On(const core::Welcome& message);
   void On(const core::Rejected& message);
   void On(const core::Waiting& message);
+  void On(const core::Spare& message);
   void On(const core::RoundStart& message);
   void On(const core::RoundStop& message);
   void On(const core::KeyValue& message) { gateway_->OnMessage(message); }
@@ -392,6 +393,10 @@ void Node::On(const core::JobDone& message) {
 }
 
 void Node::On(const core::Waiting& message) {
+  log::Info(message.text);
+}
+
+void Node::On(const core::Spare& message) {
   log::Info(message.text);
 }
 

@@ -54,6 +54,8 @@ void Job::On(Turn& turn, const TimerFired& fired) {
     case TimerKind::kStop:
       OnStopTimer(turn);
       return;
+    case TimerKind::kLastCall:
+      return;
     case TimerKind::kForget:
       if (state_ == State::kEnded && turn.now >= forget_deadline_) {
         for (const auto& [incarnation, agent] : agents_) {

@@ -53,6 +53,14 @@ const char* ToString(Reason reason) {
       return "version";
     case Reason::kRestarting:
       return "restarting";
+    case Reason::kNodeJoined:
+      return "node_joined";
+    case Reason::kParked:
+      return "parked";
+    case Reason::kUnauthenticated:
+      return "unauthenticated";
+    case Reason::kRecovered:
+      return "recovered";
   }
   return "unknown";
 }

@@ -44,6 +44,10 @@ enum class Reason : std::uint8_t {
   kLimit = 21,
   kVersion = 22,
   kRestarting = 23,
+  kNodeJoined = 24,       // a late node: the round ends to take it in
+  kParked = 25,           // more nodes than the job wants: a spare
+  kUnauthenticated = 26,  // no token, or a wrong one
+  kRecovered = 27,        // an agent of a round from before the coordinator's restart
 };
 // "worker_failed"
 const char* ToString(Reason reason);
@@ -81,9 +85,14 @@ struct AgentConnected {
   std::int32_t max_nodes = 0;
   std::int32_t max_restarts = 0;
   Duration join_timeout{};
+  Duration last_call_timeout{};
   Duration stop_grace{};
   plan::Request plan;
   std::uint32_t master_port = 0;  // 0: follows with AgentHeard
+  // The last round this agent was told of, and its restart count; 0: none. A
+  // coordinator that was restarted learns from it what must not repeat.
+  std::int64_t last_round = 0;
+  std::int32_t restart_count = 0;
 };
 // Any message at all; `master_port` is non-zero when it changed.
 struct AgentHeard {
@@ -133,10 +142,12 @@ struct PlanProposed {
   std::int64_t round = 0;
   plan::Request request;
 };
-// The user stopped one node's ddlaunch.
+// The user stopped one node's ddlaunch: the job ends, or, with `node_only`, an
+// elastic job goes on without the node.
 struct StopRequested {
   AgentRef agent;
   std::int32_t signal = 0;
+  bool node_only = false;
 };
 
 // What a timer is for. One timer of a kind for a subject at a time: arming it
@@ -146,6 +157,7 @@ enum class TimerKind : std::uint8_t {
   kReconnect,  // subject: incarnation
   kJoin,       // subject: empty; nodes still missing
   kStop,       // subject: empty; RoundStopped still missing
+  kLastCall,   // subject: empty; enough nodes, and time for more
   kForget,     // subject: empty; an ended job's record goes
 };
 struct TimerId {
@@ -184,6 +196,11 @@ struct Rejected {
 struct Waiting {
   std::int32_t nodes_joined = 0;
   std::int32_t nodes_needed = 0;
+  std::string text;
+};
+// Parked: it takes over when a member is lost. `place` counts from 1.
+struct Spare {
+  std::int32_t place = 0;
   std::string text;
 };
 struct RoundStart {
@@ -228,7 +245,7 @@ struct JobDone {
   std::optional<WorkerFailure> root_cause;
   std::int32_t restart_count = 0;
 };
-using Message = std::variant<Welcome, HeartbeatAck, Rejected, Waiting, RoundStart, RoundStop,
+using Message = std::variant<Welcome, HeartbeatAck, Rejected, Waiting, Spare, RoundStart, RoundStop,
                              KeyValue, BarrierDone, PlanReply, JobDone>;
 
 // ---- effects --------------------------------------------------------------

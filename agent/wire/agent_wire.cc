@@ -64,9 +64,12 @@ struct ToAgentMessage {
     hello.set_max_nodes(event.max_nodes);
     hello.set_max_restarts(event.max_restarts);
     hello.set_join_timeout_ms(Milliseconds(event.join_timeout));
+    hello.set_last_call_timeout_ms(Milliseconds(event.last_call_timeout));
     hello.set_stop_grace_ms(Milliseconds(event.stop_grace));
     *hello.mutable_plan() = ToWire(event.plan);
     hello.set_master_port(event.master_port);
+    hello.set_last_round(event.last_round);
+    hello.set_restart_count(event.restart_count);
   }
   void operator()(const core::AgentHeard& event) const {
     out.mutable_heartbeat()->set_master_port(event.master_port);
@@ -108,6 +111,7 @@ struct ToAgentMessage {
   }
   void operator()(const core::StopRequested& event) const {
     out.mutable_stop_job()->set_signal(event.signal);
+    out.mutable_stop_job()->set_this_node_only(event.node_only);
   }
   // Never sent by an agent: our own mistake.
   void operator()(const core::AgentDisconnected& /*event*/) const { DDL_CHECK(false); }
@@ -153,10 +157,14 @@ absl::StatusOr<core::AgentConnected> HelloFromWire(const AgentMessage& message) 
   event.max_restarts = hello.max_restarts();
   DDL_ASSIGN_OR_RETURN(event.join_timeout,
                        TimeoutFromWire("join_timeout_ms", hello.join_timeout_ms()));
+  DDL_ASSIGN_OR_RETURN(event.last_call_timeout,
+                       TimeoutFromWire("last_call_timeout_ms", hello.last_call_timeout_ms()));
   DDL_ASSIGN_OR_RETURN(event.stop_grace, TimeoutFromWire("stop_grace_ms", hello.stop_grace_ms()));
   event.plan = FromWire(hello.plan());
   DDL_RETURN_IF_ERROR(CheckPort(hello.master_port()));
   event.master_port = hello.master_port();
+  event.last_round = hello.last_round();
+  event.restart_count = hello.restart_count();
   return event;
 }
 
@@ -194,7 +202,8 @@ absl::StatusOr<core::Event> EventFromWire(const core::AgentRef& agent, AgentMess
       return core::PlanProposed{agent, message.propose_plan().round(),
                                 FromWire(message.propose_plan().request())};
     case AgentMessage::kStopJob:
-      return core::StopRequested{agent, message.stop_job().signal()};
+      return core::StopRequested{agent, message.stop_job().signal(),
+                                 message.stop_job().this_node_only()};
     case AgentMessage::kLeave:
       DDL_RETURN_IF_ERROR(CheckSize("reason", message.leave().reason(), limits::kMaxTextBytes));
       return core::AgentLeft{agent, message.leave().reason()};

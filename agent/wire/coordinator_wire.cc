@@ -47,6 +47,10 @@ struct ToCoordinatorMessage {
     waiting.set_nodes_needed(message.nodes_needed);
     waiting.set_text(message.text);
   }
+  void operator()(const core::Spare& message) const {
+    out.mutable_spare()->set_place(message.place);
+    out.mutable_spare()->set_text(message.text);
+  }
   void operator()(const core::RoundStart& message) const {
     auto& start = *out.mutable_round_start();
     start.set_round(message.round);
@@ -228,7 +232,7 @@ absl::StatusOr<core::Message> MessageFromWire(CoordinatorMessage message) {
     case CoordinatorMessage::kJobDone:
       return JobDoneFromWire(message.job_done());
     case CoordinatorMessage::kSpare:
-      return core::Waiting{0, 0, message.spare().text()};
+      return core::Spare{message.spare().place(), message.spare().text()};
     case CoordinatorMessage::KIND_NOT_SET:
       break;
   }

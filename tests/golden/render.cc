@@ -18,6 +18,8 @@ const char* NameOf(TimerKind kind) {
       return "join";
     case TimerKind::kStop:
       return "stop";
+    case TimerKind::kLastCall:
+      return "last_call";
     case TimerKind::kForget:
       return "forget";
   }
@@ -48,6 +50,9 @@ struct RenderMessage {
   }
   std::string operator()(const Waiting& m) const {
     return absl::StrCat("waiting ", m.nodes_joined, "/", m.nodes_needed, ": ", m.text);
+  }
+  std::string operator()(const Spare& m) const {
+    return absl::StrCat("spare ", m.place, ": ", m.text);
   }
   std::string operator()(const RoundStart& m) const {
     return absl::StrCat(
