@@ -106,6 +106,13 @@ absl::Status Supervisor::KillAll(WorkerId ticket, Duration timeout) {
   return Send(message, kRequestHeaderBytes, {});
 }
 
+absl::Status Supervisor::SetLease(Instant until) {
+  SupervisorRequest message;
+  message.type = SupervisorRequestType::kLease;
+  message.lease_until_ns = until.time_since_epoch().count();
+  return Send(message, kRequestHeaderBytes, {});
+}
+
 absl::Status Supervisor::RemoveAtEnd(const std::string& directory) {
   SupervisorRequest message;
   if (directory.size() >= message.path.size()) {

@@ -17,6 +17,10 @@
 // here answers UNAVAILABLE, and ddlaunch inherits what they had started (it is a
 // subreaper too): the caller then calls KillRest until it is done.
 //
+// The lease is a dead man's switch: a ddlaunch that is frozen cannot end its
+// workers when others take over their ranks; the supervisor does when the lease
+// passes and no later one has come.
+//
 // Not thread safe. No call blocks: a request that finds no room waits in a
 // queue, which Next() sends. A supervisor that takes nothing for ten seconds is
 // given up.
@@ -72,6 +76,10 @@ class Supervisor {
   // Answered by kAllGone with `ticket`, at the latest when `timeout` has passed;
   // of several on their way at once, only the last is answered.
   absl::Status KillAll(WorkerId ticket, Duration timeout);
+  // Workers may live until then: at that instant all that live, and later each
+  // that is started, gets SIGKILL (kLeasePassed, then the kExited), unless a
+  // newer lease has come. Instant::max(), which is the start: no limit.
+  absl::Status SetLease(Instant until);
   // `directory` is removed with all in it when ddlaunch has ended, however.
   // INVALID_ARGUMENT: the path is too long.
   absl::Status RemoveAtEnd(const std::string& directory);

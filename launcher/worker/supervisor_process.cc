@@ -6,8 +6,6 @@
 
 #include <fcntl.h>
 #include <sys/epoll.h>
-#include <sys/prctl.h>
-#include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -36,12 +34,13 @@
 #include "launcher/worker/spawn.h"
 #include "launcher/worker/spawn_payload.h"
 #include "launcher/worker/supervisor_protocol.h"
+#include "launcher/worker/supervisor_setup.h"
 #include "launcher/worker/tree_killer.h"
 
 namespace ddl {
 namespace {
 
-constexpr int kSocketFd = 3;
+constexpr int kSocketFd = kSupervisorSocketFd;
 constexpr std::size_t kSpawnFds = 4;  // payload, stdin, stdout, stderr
 constexpr int kMaxEvents = 64;
 struct Child {
@@ -91,6 +90,7 @@ class SupervisorProcess {
   void ReapOrphans();
   void LauncherIsGone();
   [[nodiscard]] int TimeoutMs() const;
+  void CheckLease();
   void ContinueKill();
   void TellLeftBehind();
   void Answer(const SupervisorEvent& event);
@@ -107,6 +107,8 @@ class SupervisorProcess {
   TreeKiller killer_;
   WorkerId kill_ticket_ = 0;  // of the last request
   bool launcher_gone_ = false;
+  Instant lease_until_ = Instant::max();  // max: no limit
+  bool lease_is_handled_ = false;         // it has passed, and nothing was started since
   std::vector<std::string> remove_at_end_;
 };
 
@@ -149,6 +151,7 @@ void SupervisorProcess::Run() {
       Handle(events[static_cast<std::size_t>(i)]);
     }
     ReapOrphans();
+    CheckLease();
     if (killer_.active()) {
       ContinueKill();
     }
@@ -158,12 +161,38 @@ void SupervisorProcess::Run() {
 
 // SIGCHLD wakes us for our own children, but not for those of others.
 int SupervisorProcess::TimeoutMs() const {
-  if (!killer_.active()) {
+  constexpr auto kLongest = std::chrono::hours(1);  // so that an int holds it
+  Instant until = lease_is_handled_ ? Instant::max() : lease_until_;
+  if (killer_.active()) {
+    until = std::min(until, killer_.next_look());
+  }
+  if (until == Instant::max()) {
     return -1;
   }
-  const Duration left = killer_.next_look() - MonotonicNow();
+  const Instant now = MonotonicNow();
+  const auto left = std::min(until, now + kLongest) - now;
   const auto ms = std::chrono::ceil<std::chrono::milliseconds>(left).count();
   return static_cast<int>(std::max<std::int64_t>(ms, 0));
+}
+
+// The dead man's switch. What lies in the socket counts before the time does:
+// this process may itself have been kept from running.
+void SupervisorProcess::CheckLease() {
+  if (lease_is_handled_ || MonotonicNow() < lease_until_) {
+    return;
+  }
+  ReadRequests();
+  const Instant now = MonotonicNow();
+  if (now < lease_until_) {
+    return;
+  }
+  lease_is_handled_ = true;
+  if (!launcher_gone_ && AnyChildLeft()) {
+    SupervisorEvent event;
+    event.type = SupervisorEventType::kLeasePassed;
+    Answer(event);
+    killer_.Begin(now, kKillTimeout);
+  }
 }
 
 void SupervisorProcess::LauncherIsGone() {
@@ -256,6 +285,10 @@ void SupervisorProcess::Serve(Received& received) {
       received.request.path.back() = '\0';
       remove_at_end_.emplace_back(request.path.data());
       return;
+    case SupervisorRequestType::kLease:
+      lease_until_ = Instant(Duration(request.lease_until_ns));
+      lease_is_handled_ = false;
+      return;
   }
 }
 
@@ -283,6 +316,7 @@ void SupervisorProcess::Spawn(WorkerId id, const std::vector<UniqueFd>& fds) {
     RefuseSpawn(id, forked.failure);
     return;
   }
+  lease_is_handled_ = false;  // one that has passed is not for this worker either
   Child& child = children_[id];
   child.pid = forked.pid;
   child.exec_pipe = std::move(forked.exec_pipe);
@@ -438,56 +472,10 @@ void SupervisorProcess::End() {
   ::_exit(0);
 }
 
-// Nothing of the caller's stays open: `ddlaunch | cat` ends with ddlaunch.
-void LetGoOfDescriptors(UniqueFd socket) {
-  UniqueFd null(::open("/dev/null", O_RDWR | O_CLOEXEC));
-  for (const int standard : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
-    ::dup2(null.get(), standard);
-  }
-  null.reset();  // it may sit where the socket goes
-  if (socket.get() != kSocketFd) {
-    ::dup3(socket.get(), kSocketFd, O_CLOEXEC);
-  } else {
-    [[maybe_unused]] const int kept = socket.release();
-  }
-  ::close_range(kSocketFd + 1, ~0U, 0);
-}
-
-// Signals go to ddlaunch; here all stay blocked, SIGCHLD is read. Those ignored
-// at start get their default back, for the workers, but for SIGHUP: nohup means
-// the workers too. A SIGCHLD ignored by our parent would reap behind our back.
-void TakeNoSignals(sigset_t& former_mask) {
-  sigset_t all{};
-  ::sigfillset(&all);
-  ::sigprocmask(SIG_SETMASK, &all, &former_mask);
-  for (int signal = 1; signal < NSIG; ++signal) {
-    struct sigaction action {};
-    if (signal != SIGHUP && ::sigaction(signal, nullptr, &action) == 0 &&
-        action.sa_handler == SIG_IGN) {
-      action.sa_handler = SIG_DFL;
-      ::sigaction(signal, &action, nullptr);
-    }
-  }
-}
-
-// A pidfd a worker: more than the usual 1024 descriptors, for large nodes.
-void RaiseOpenFiles(rlimit& former) {
-  ::getrlimit(RLIMIT_NOFILE, &former);
-  const rlimit raised{former.rlim_max, former.rlim_max};
-  ::setrlimit(RLIMIT_NOFILE, &raised);
-}
-
 }  // namespace
 
 void RunSupervisorProcess(UniqueFd socket) {
-  InheritedState inherited;
-  TakeNoSignals(inherited.signal_mask);
-  RaiseOpenFiles(inherited.open_files);
-  ::setsid();  // out of the terminal's reach, and of a kill of ddlaunch's group
-  ::prctl(PR_SET_NAME, "ddl-supervisor");  // so that `pkill ddlaunch` spares it
-  ::prctl(PR_SET_CHILD_SUBREAPER, 1);
-  LetGoOfDescriptors(std::move(socket));
-  SupervisorProcess(inherited).Run();
+  SupervisorProcess(SetUpSupervisor(std::move(socket))).Run();
 }
 
 }  // namespace ddl

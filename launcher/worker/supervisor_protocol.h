@@ -20,6 +20,7 @@ enum class SupervisorRequestType : std::uint32_t {
   kSignal,       // `signal` to `worker`, or to every live worker
   kKillAll,      // SIGKILL to all descendants, until none is left or `timeout_ms` has passed
   kRemoveAtEnd,  // `path` is a directory to remove when ddlaunch is gone
+  kLease,        // workers may live until `lease_until_ns`, or a later kLease says otherwise
 };
 
 // The longest path with its closing zero: PATH_MAX.
@@ -34,6 +35,7 @@ struct SupervisorRequest {
   WorkerId worker = kEveryWorker;  // kKillAll: the ticket that its answer names
   std::int32_t signal = 0;
   std::int32_t timeout_ms = 0;             // kKillAll
+  std::int64_t lease_until_ns = 0;         // kLease: of CLOCK_MONOTONIC; the largest: no limit
   std::array<char, kMaxPathBytes> path{};  // kRemoveAtEnd only; else not sent
 };
 inline constexpr std::size_t kRequestHeaderBytes = offsetof(SupervisorRequest, path);
@@ -55,6 +57,7 @@ enum class SupervisorEventType : std::uint32_t {
   kLeftBehind,   // `pid`, in state `status` (a letter), has not died of SIGKILL; a
                  // kAllGone follows. `worker` is kEveryWorker for what is none
   kAllGone,      // nobody is left but those; `worker` is the last kKillAll's ticket
+  kLeasePassed,  // the lease has, while workers lived: all get SIGKILL, their kExited follow
 };
 
 struct SupervisorEvent {

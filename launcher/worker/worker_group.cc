@@ -86,6 +86,7 @@ struct WorkerGroup::Impl {
   LogPump pump;
   LogFiles files;
   RoundWorkers workers;
+  Instant lease_until = Instant::max();
   bool temporary_known = false;  // the supervisor will remove it
 
   WorkerId last_id = kEveryWorker;
@@ -96,6 +97,7 @@ struct WorkerGroup::Impl {
   bool stopping = false;
   bool kill_sent = false;
   bool none_left = false;
+  bool lease_passed = false;
   std::vector<std::string> left_behind;  // to be told
   std::optional<Instant> start_by;       // all programs run
   std::optional<Instant> kill_at;
@@ -165,7 +167,7 @@ absl::Status WorkerGroup::Impl::Start(const RoundInfo& round) {
     return *lost;
   }
   DDL_RETURN_IF_ERROR(EnsureOpenFiles(round.nproc));
-  stopping = kill_sent = none_left = false;
+  stopping = kill_sent = none_left = lease_passed = false;
   workers.Begin();
   absl::Status started = SpawnAll(round);
   busy = started.ok() || workers.any_alive();
@@ -228,6 +230,9 @@ void WorkerGroup::Impl::Take(const SupervisorEvent& event, Instant now) {
       break;
     case SupervisorEventType::kAllGone:
       TakeAllGone(event);
+      break;
+    case SupervisorEventType::kLeasePassed:
+      lease_passed = busy;
       break;
   }
   if (!workers.any_starting()) {
@@ -353,6 +358,12 @@ void WorkerGroup::Kill() {
   impl_->KillAll(MonotonicNow());
 }
 
+void WorkerGroup::SetLease(Instant until) {
+  if (std::exchange(impl_->lease_until, until) != until) {
+    impl_->NoteSupervisor(impl_->supervisor->SetLease(until));
+  }
+}
+
 void WorkerGroup::Forward(int signal) {
   impl_->NoteSupervisor(impl_->supervisor->Signal(kEveryWorker, signal));
 }
@@ -379,6 +390,10 @@ absl::StatusOr<std::vector<WorkerExit>> WorkerGroup::OnReady(Instant now) {
     impl.FinishRound();
   }
   return impl.workers.TakeReports();
+}
+
+bool WorkerGroup::lease_passed() const {
+  return impl_->lease_passed;
 }
 
 bool WorkerGroup::idle() const {

@@ -100,6 +100,12 @@ class WorkerGroup {
   void Stop(Instant now);
   // SIGKILL to everything at once (the second Ctrl-C).
   void Kill();
+  // How long workers may live although this process does nothing any more (it
+  // was stopped, it hangs): at `until` the supervisor kills all there are, unless
+  // a later call has moved it. Call it before Start, and whenever the right to
+  // run them was renewed; the same value again costs nothing. Instant::max(),
+  // which is the start, is no limit.
+  void SetLease(Instant until);
   // Passes a signal on to each live worker (SIGUSR1, SIGUSR2).
   void Forward(int signal);
 
@@ -112,6 +118,9 @@ class WorkerGroup {
   // UNAVAILABLE: the supervisor was killed; the workers died with it.
   absl::StatusOr<std::vector<WorkerExit>> OnReady(Instant now);
 
+  // The lease passed in this round, so its workers were killed: their exits by
+  // SIGKILL are no failure of theirs. Known before the first of those exits.
+  [[nodiscard]] bool lease_passed() const;
   // No worker and nothing started by one is left, but what was left behind.
   [[nodiscard]] bool idle() const;
   [[nodiscard]] int poll_fd() const;

@@ -1,6 +1,7 @@
 // group_host NPROC PROGRAM [ARGUMENT...]: a process that owns a WorkerGroup and
-// nothing else, for tests that kill the owner. SIGTERM stops the group. Its exit
-// code is the first failed worker's.
+// nothing else, for tests that kill or freeze the owner. SIGTERM stops the group.
+// Its exit code is the first failed worker's. While GROUP_HOST_LEASE_MS is set, it
+// renews a lease of that length all the time.
 #include <poll.h>
 #include <sys/signalfd.h>
 
@@ -31,14 +32,24 @@ ddl::UniqueFd TakeSigterm() {
 }
 
 int Run(ddl::WorkerGroup& group, int signals) {
+  constexpr int kRenewalsPerLease = 10;
+  const char* const lease_text = std::getenv("GROUP_HOST_LEASE_MS");
+  const std::chrono::milliseconds lease(lease_text == nullptr ? 0 : std::atoi(lease_text));
   int exit_code = 0;
   while (!group.idle()) {
+    if (lease_text != nullptr) {
+      group.SetLease(ddl::MonotonicNow() + lease);
+    }
     std::vector<pollfd> fds{{group.poll_fd(), POLLIN, 0}, {signals, POLLIN, 0}};
     int timeout_ms = -1;
     if (group.deadline().has_value()) {
       const auto left = *group.deadline() - ddl::MonotonicNow();
       timeout_ms = static_cast<int>(
           std::max<std::int64_t>(0, std::chrono::ceil<std::chrono::milliseconds>(left).count()));
+    }
+    if (lease_text != nullptr) {
+      const int renew_ms = static_cast<int>(lease.count()) / kRenewalsPerLease;
+      timeout_ms = timeout_ms < 0 ? renew_ms : std::min(timeout_ms, renew_ms);
     }
     ::poll(fds.data(), fds.size(), timeout_ms);
     if (fds[1].revents != 0) {

@@ -17,6 +17,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/support/group_harness.h"
+#include "tests/support/processes.h"
 
 namespace ddl {
 namespace {
@@ -27,6 +28,8 @@ using test::GroupHarness;
 using test::LifeLine;
 using test::Lines;
 using test::ShellConfig;
+using test::StartHost;
+using test::StoppedProcess;
 using test::TemporaryDirectory;
 using ::testing::AllOf;
 using ::testing::ElementsAre;
@@ -57,40 +60,6 @@ pid_t ParentOf(pid_t pid) {
   const std::size_t at = status.find("PPid:\t");
   return at == std::string::npos ? -1 : std::stoi(status.substr(at + 6));
 }
-
-// Runs group_host with a null stdin and its output dropped.
-pid_t StartHost(const std::vector<std::string>& arguments) {
-  std::vector<char*> argv;
-  std::vector<std::string> all = {DDL_GROUP_HOST};
-  all.insert(all.end(), arguments.begin(), arguments.end());
-  for (std::string& argument : all) {
-    argv.push_back(argument.data());
-  }
-  argv.push_back(nullptr);
-  const pid_t pid = ::fork();
-  if (pid == 0) {
-    ::execv(argv[0], argv.data());
-    ::_exit(127);
-  }
-  return pid;
-}
-
-// Stopped from its construction to Continue or the end.
-class StoppedProcess {
- public:
-  explicit StoppedProcess(pid_t pid) : pid_(pid) {
-    ::kill(pid_, SIGSTOP);
-    siginfo_t info{};
-    ::waitid(P_PID, static_cast<id_t>(pid_), &info, WSTOPPED | WNOWAIT);
-  }
-  ~StoppedProcess() { Continue(); }
-  StoppedProcess(const StoppedProcess&) = delete;
-  StoppedProcess& operator=(const StoppedProcess&) = delete;
-  void Continue() const { ::kill(pid_, SIGCONT); }
-
- private:
-  pid_t pid_;
-};
 
 // ---- how workers end ------------------------------------------------------
 
