@@ -175,10 +175,13 @@ absl::Status Node::Join() {
   client_ = std::make_unique<RendezvousClient>(
       place_.coordinator != nullptr ? place_.coordinator->InProcessChannel()
                                     : RendezvousClient::NewChannel(place_.endpoint),
-      place_.endpoint, MakeHello(master_port),
-      // A coordinator on this very host answers at once, or is none.
-      place_.port_was_taken ? std::min(kOwnHostTimeout, config_.join_timeout)
-                            : config_.join_timeout,
+      RendezvousClient::Options{
+          .endpoint = place_.endpoint,
+          .hello = MakeHello(master_port),
+          // A coordinator on this very host answers at once, or is none.
+          .connect_timeout = place_.port_was_taken ? std::min(kOwnHostTimeout, config_.join_timeout)
+                                                   : config_.join_timeout,
+      },
       MonotonicNow());
   return absl::OkStatus();
 }

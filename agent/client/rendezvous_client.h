@@ -1,20 +1,9 @@
-// RendezvousClient: an agent's side of its session with the coordinator.
+// RendezvousClient: an agent's side of its session with the coordinator, over
+// gRPC. What it decides is in session.h (connecting, silence, reconnecting, the
+// lease); this carries it out.
 //
 // Driven by one thread's event loop: when poll_fd() is readable or deadline()
-// has passed, call OnReady(now). It never blocks. It opens the stream, says
-// Hello, sends heartbeats, and comes back with the same incarnation when the
-// stream breaks; what the messages mean is the node's business.
-//
-//   connecting --Welcome--> connected --stream breaks, or silence--> connecting
-//       |                                                                |
-//       |  connect_timeout without a first Welcome,                      |
-//       +-> or reconnect_grace without another --> lost (final) <--------+
-//
-// Silence: nothing heard for heartbeat_timeout - 2 x heartbeat_interval. With
-// the grace to reconnect it ends before the coordinator's own heartbeat_timeout,
-// so an agent that is cut off knows it before it is replaced.
-//
-// Not thread safe.
+// has passed, call OnReady(now). It never blocks. Not thread safe.
 #ifndef DDLAUNCH_AGENT_CLIENT_RENDEZVOUS_CLIENT_H_
 #define DDLAUNCH_AGENT_CLIENT_RENDEZVOUS_CLIENT_H_
 
@@ -22,11 +11,10 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <variant>
 #include <vector>
 
-#include "absl/status/status.h"
 #include "agent/base/clock.h"
+#include "agent/client/session.h"
 #include "agent/core/types.h"
 
 namespace grpc {
@@ -35,25 +23,20 @@ class Channel;
 
 namespace ddl {
 
-// Something the user may want to know while it is being tried.
-struct ClientNotice {
-  std::string text;
-};
-// The coordinator is out of reach for good, or answered nonsense. Final.
-struct ClientLost {
-  absl::Status status;
-};
-using ClientEvent = std::variant<core::Message, ClientNotice, ClientLost>;
-
 class RendezvousClient {
  public:
   // A channel to "host:port" or "[v6]:port".
   static std::shared_ptr<grpc::Channel> NewChannel(const std::string& endpoint);
 
-  // `endpoint` is for messages. `hello` is sent on each stream. Gives up when
-  // there was no Welcome within `connect_timeout`. Starts connecting at once.
-  RendezvousClient(const std::shared_ptr<grpc::Channel>& channel, std::string endpoint,
-                   core::AgentConnected hello, Duration connect_timeout, Instant now);
+  struct Options {
+    std::string endpoint;        // for messages
+    core::AgentConnected hello;  // sent on each stream, with its changes since
+    Duration connect_timeout{};  // without a first Welcome: lost
+    std::string token{};         // admits this agent, where one is asked for
+  };
+
+  // Starts connecting at once.
+  RendezvousClient(const std::shared_ptr<grpc::Channel>& channel, Options options, Instant now);
   // Breaks the stream without goodbye if it is still open.
   ~RendezvousClient();
   RendezvousClient(const RendezvousClient&) = delete;
@@ -68,6 +51,9 @@ class RendezvousClient {
   void Leave(std::string why);
   // The stream has ended after Leave, or was lost for good.
   [[nodiscard]] bool closed() const;
+  // Until when this node may believe that it still holds its place; see
+  // Session::lease_until.
+  [[nodiscard]] std::optional<Instant> lease_until() const;
 
   std::vector<ClientEvent> OnReady(Instant now);
   [[nodiscard]] int poll_fd() const;

@@ -32,7 +32,7 @@ OURS = ("agent/", "launcher/", "worker_sdk/", "tests/", "ddl/", PROTO)
 
 # The pure parts: standard library and a little Abseil; no thread, no clock, no
 # randomness, no output.
-PURE = ("agent/core/", "agent/plan/")
+PURE = ("agent/core/", "agent/plan/", "agent/client/session.")
 PURE_ABSL = re.compile(r"absl/(status|time|strings)/")
 STANDARD = re.compile(r"[a-z_0-9]+")
 IMPURE_STANDARD = {

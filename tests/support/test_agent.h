@@ -61,7 +61,8 @@ class TestAgent {
   TestAgent(std::uint16_t port, const core::AgentConnected& hello)
       : TestAgent(absl::StrCat("127.0.0.1:", port), hello) {}
   TestAgent(const std::string& endpoint, const core::AgentConnected& hello)
-      : client_(RendezvousClient::NewChannel(endpoint), endpoint, hello, hello.join_timeout,
+      : client_(RendezvousClient::NewChannel(endpoint),
+                {.endpoint = endpoint, .hello = hello, .connect_timeout = hello.join_timeout},
                 MonotonicNow()) {}
 
   RendezvousClient& client() { return client_; }
