@@ -24,6 +24,8 @@ inline constexpr std::size_t kMaxHostBytes = 256;
 inline constexpr std::int32_t kMaxNodes = 131'072;
 inline constexpr std::int32_t kMaxWorkersPerNode = 1'024;
 inline constexpr std::size_t kMaxJobs = 4'096;
+// A job's round number, as an agent may claim it.
+inline constexpr std::int64_t kMaxRounds = std::int64_t{1} << 40U;
 inline constexpr std::size_t kMaxKeysPerRound = 1'048'576;
 inline constexpr std::size_t kMaxStoreBytesPerRound = std::size_t{256} << 20U;
 inline constexpr std::size_t kMaxBarriersPerRound = 65'536;

@@ -63,6 +63,12 @@ std::optional<Rejected> CheckNumbers(const AgentConnected& hello) {
     return Rejected{Reason::kInvalid, absl::StrCat("--max-restarts is ", hello.max_restarts,
                                                    "; it must be 0 or more")};
   }
+  if (hello.last_round < 0 || hello.last_round > limits::kMaxRounds || hello.restart_count < 0) {
+    return Rejected{
+        Reason::kInvalid,
+        absl::StrCat("host ", hello.host, " says it comes from round ", hello.last_round,
+                     ", restart ", hello.restart_count, "; that cannot be")};
+  }
   if (hello.node_rank.has_value() &&
       (*hello.node_rank < 0 || *hello.node_rank >= hello.max_nodes)) {
     return Rejected{Reason::kNodeRankOutOfRange,
@@ -106,6 +112,9 @@ std::optional<Rejected> CheckHello(const AgentConnected& hello) {
     return bad;
   }
   if (auto bad = CheckWait("join timeout", hello.join_timeout)) {
+    return bad;
+  }
+  if (auto bad = CheckWait("last call timeout", hello.last_call_timeout)) {
     return bad;
   }
   if (auto bad = CheckWait("stop grace", hello.stop_grace)) {

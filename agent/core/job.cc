@@ -12,14 +12,14 @@ namespace ddl::core {
 namespace {
 
 constexpr std::uint32_t kMaxPort = 65'535;
-// Agents whose stream broke keep their place for the reconnect grace while new
-// ones take the free room; so many times max_nodes of both are held at most.
-constexpr std::size_t kMaxAgentsPerNode = 2;
+// Members, spares, and those whose stream broke and who keep their place for the
+// reconnect grace: so many times max_nodes are held at most.
+constexpr std::size_t kMaxAgentsPerNode = 3;
 
 }  // namespace
 
 Job::Job(const AgentConnected& first, const Options& options)
-    : options_(options), first_(first), plan_(first.plan) {}
+    : options_(options), first_(first), plan_(first.plan), num_wanted_(first.max_nodes) {}
 
 void Job::Step(Turn& turn, const Event& event) {
   std::visit([this, &turn](const auto& specific) { On(turn, specific); }, event);
@@ -41,6 +41,11 @@ void Job::Tell(Turn& turn, const AgentRef& agent, Message message) {
 
 void Job::Arm(Turn& turn, TimerKind kind, const std::string& subject, Instant deadline) const {
   turn.effects.emplace_back(ArmTimer{TimerId{kind, first_.agent.job_id, subject}, deadline});
+}
+
+void Job::Count(const Agent& agent, int sign) {
+  num_ready_ += agent.ready() ? sign : 0;
+  num_survivors_ += agent.surviving_round != 0 ? sign : 0;
 }
 
 std::string Job::Name(const Agent& agent) {
@@ -82,8 +87,7 @@ std::optional<Rejected> Job::Refuse(const Turn& turn, const AgentConnected& hell
     return Rejected{Reason::kJobEnded,
                     absl::StrCat("job '", hello.agent.job_id, "' has ended (",
                                  ToString(result_->reason), ": ", result_->text,
-                                 ") and its nodes are still leaving; start again in a moment, or "
-                                 "use another --rdzv-id")};
+                                 ") and its coordinator leaves with it; start again in a moment")};
   }
   if (auto bad = CheckHello(hello)) {
     return bad;
@@ -108,14 +112,20 @@ std::optional<Rejected> Job::RefuseForPlace(const AgentConnected& hello) const {
                                    ShortIncarnation(hello.agent.incarnation), ")")};
     }
   }
-  const auto max_nodes = static_cast<std::size_t>(first_.max_nodes);
-  if (num_connected_ >= max_nodes || agents_.size() >= kMaxAgentsPerNode * max_nodes) {
-    return Rejected{Reason::kJobFull,
-                    absl::StrCat("job '", hello.agent.job_id, "' has all its ", first_.max_nodes,
-                                 " nodes (", NameHosts(), "); host ", hello.host,
-                                 " is one too many for --nnodes=", first_.max_nodes)};
+  // Fewer spares than nodes: as many again are another job with the same id.
+  const std::int32_t max_nodes = first_.max_nodes;
+  if (num_ready_ < 2 * max_nodes - 1 &&
+      agents_.size() < kMaxAgentsPerNode * static_cast<std::size_t>(max_nodes)) {
+    return std::nullopt;
   }
-  return std::nullopt;
+  const std::string spares =
+      max_nodes == 1 ? std::string() : absl::StrCat(" and ", max_nodes - 1, " spare");
+  return Rejected{
+      Reason::kJobFull,
+      absl::StrCat("job '", hello.agent.job_id, "' has all its ", max_nodes,
+                   max_nodes == 1 ? " node" : " nodes", spares, " (", NameHosts(), "); host ",
+                   hello.host, " is one too many; if it belongs to another job, give that ",
+                   "another --rdzv-id")};
 }
 
 void Job::Join(Turn& turn, const AgentConnected& hello) {
@@ -125,7 +135,7 @@ void Job::Join(Turn& turn, const AgentConnected& hello) {
   agent.arrival = num_arrivals_++;
   agent.last_heard = turn.now;
   agent.master_port = hello.master_port;
-  ++num_connected_;
+  Count(agent, 1);
   if (hello.node_rank.has_value()) {
     pins_[*hello.node_rank] = incarnation;
   }
@@ -133,16 +143,15 @@ void Job::Join(Turn& turn, const AgentConnected& hello) {
        Welcome{options_.heartbeat_interval, options_.heartbeat_timeout, options_.reconnect_grace});
   Say(turn, Reason::kJoined,
       absl::StrCat("host ", hello.host, " (", ShortIncarnation(incarnation), ") joined with ",
-                   hello.nproc, hello.nproc == 1 ? " worker: " : " workers: ", num_connected_,
-                   " of ", first_.max_nodes, " nodes"));
+                   hello.nproc, hello.nproc == 1 ? " worker: " : " workers: ", CountNodes()));
   Arm(turn, TimerKind::kHeartbeat, incarnation, turn.now + options_.heartbeat_timeout);
   if (state_ == State::kGathering || state_ == State::kForming) {
     ArmJoin(turn, agent);
   }
-  if (state_ == State::kGathering) {
-    GatherOn(turn, &agent);
+  if (hello.last_round > 0) {
+    BeginSurvival(turn, agent);
   } else {
-    Tell(turn, hello.agent, MakeWaiting());
+    Admit(turn, agent);
   }
 }
 
@@ -181,8 +190,7 @@ void Job::Return(Turn& turn, Agent& agent, const AgentConnected& hello) {
     agent.master_port = hello.master_port;
   }
   if (!agent.connected) {
-    agent.connected = true;
-    ++num_connected_;
+    Change(agent, [](Agent& back) { back.connected = true; });
     Arm(turn, TimerKind::kHeartbeat, hello.agent.incarnation,
         turn.now + options_.heartbeat_timeout);
   }
@@ -199,6 +207,10 @@ void Job::Return(Turn& turn, Agent& agent, const AgentConnected& hello) {
 
 void Job::RepeatState(Turn& turn, Agent& agent) {
   const AgentRef& ref = RefOf(agent);
+  if (state_ != State::kEnded && agent.surviving_round != 0) {
+    Tell(turn, ref, MakeSurvivorStop(agent));
+    return;
+  }
   const Member* const member = round_.has_value() ? round_->FindMember(ref.incarnation) : nullptr;
   switch (state_) {
     case State::kGathering:
@@ -225,7 +237,7 @@ void Job::RepeatState(Turn& turn, Agent& agent) {
       break;
   }
   if (member == nullptr) {
-    Tell(turn, ref, MakeWaiting());
+    RepeatPlace(turn, agent);
   }
 }
 
@@ -302,6 +314,11 @@ void Job::On(Turn& turn, const StopRequested& stop) {
   if (agent == nullptr) {
     return;
   }
+  const bool spare = spares_.contains(agent->arrival);
+  if (spare || (stop.node_only && first_.min_nodes < first_.max_nodes)) {
+    TakeOut(turn, *agent, stop.signal);
+    return;
+  }
   const std::string text =
       absl::StrCat("stopped by the user on ", Name(*agent), " with signal ", stop.signal);
   JobDone done = MakeDone(Reason::kStoppedByUser, ExitCodeOfSignal(stop.signal), text);
@@ -326,6 +343,28 @@ void Job::On(Turn& turn, const StopRequested& stop) {
       break;
   }
   Say(turn, Reason::kStoppedByUser, absl::StrCat(text, "; the job is ending already"));
+}
+
+// It says goodbye itself when its workers are gone.
+void Job::TakeOut(Turn& turn, Agent& agent, std::int32_t signal) {
+  if (agent.leaving) {
+    return;
+  }
+  const std::string text = absl::StrCat(Name(agent), " leaves: stopped there with signal ", signal);
+  Change(agent, [](Agent& leaver) { leaver.leaving = true; });
+  Unpark(turn, agent.arrival);
+  const bool member = round_.has_value() && round_->FindMember(RefOf(agent).incarnation) != nullptr;
+  if (state_ == State::kRunning && member) {
+    last_departure_ = text;
+    BeginStop(turn, Reason::kNodeLeft, text, std::nullopt, std::nullopt);
+    return;
+  }
+  Say(turn, Reason::kNodeLeft, text);
+  if (state_ == State::kForming && member) {
+    AbandonForming(turn);
+  } else if (state_ == State::kGathering) {
+    GatherOn(turn, nullptr);
+  }
 }
 
 }  // namespace ddl::core

@@ -1,9 +1,12 @@
 // Job: the state machine of one job (the diagram is in rendezvous.h).
 //
-//   job.cc           dispatch, who may join, who comes back, the user's stop
-//   job_liveness.cc  silence, broken streams, goodbyes: how an agent is lost
-//   job_rounds.cc    gathering, forming, running, stopping, ending
-//   job_words.cc     keys, barriers and plan proposals within a round
+//   job.cc            dispatch, who may join, who comes back, the user's stop
+//   job_places.cc     what becomes of one that joined: member, late node, spare,
+//                     survivor of a coordinator that was restarted
+//   job_liveness.cc   silence, broken streams, goodbyes: how an agent is lost
+//   job_gathering.cc  gathering and forming: when, with whom, and what is said
+//   job_rounds.cc     running, stopping, ending
+//   job_words.cc      keys, barriers and plan proposals within a round
 //
 // Pure, as rendezvous.h says. Not thread safe.
 #ifndef DDLAUNCH_AGENT_CORE_JOB_H_
@@ -33,6 +36,7 @@ struct Turn {
   Instant now;
   Effects& effects;
   GoneAgents& gone;
+  std::int64_t& sequence;  // of the last Persist; counts up over all jobs
   // Other jobs of this coordinator that wait for nodes; bounded.
   std::function<std::vector<std::string>()> other_waiting_jobs;
 };
@@ -56,6 +60,14 @@ class Job {
     Instant reconnect_deadline;             // while not connected
     Instant join_deadline;                  // while gathering or forming
     std::optional<std::int32_t> held_rank;  // node rank in the last round
+    bool leaving = false;                   // its user stopped it; no further round
+    // It comes from before this coordinator's start, and may still run this
+    // round's workers. 0: it does not.
+    std::int64_t surviving_round = 0;
+    Instant stop_deadline;  // while surviving_round is set
+
+    // It can be part of the next round.
+    [[nodiscard]] bool ready() const { return connected && !leaving && surviving_round == 0; }
   };
 
   // Makes the job on the terms of its first agent, whose Hello was found valid;
@@ -68,6 +80,9 @@ class Job {
   // Nothing is left to do or to answer: the id may be used again.
   [[nodiscard]] bool forgotten() const { return forgotten_; }
   [[nodiscard]] bool waits_for_nodes() const { return state_ == State::kGathering; }
+  [[nodiscard]] bool ended() const { return state_ == State::kEnded; }
+  // The record of an ended job goes before its nodes have left.
+  void Drop(Turn& turn);
   // Another job that waited at the same time: named if nobody comes here, for
   // two ids that were meant to be one.
   void NoteOtherWaiting(const std::string& job_id);
@@ -94,6 +109,8 @@ class Job {
   void On(Turn& turn, const AgentConnected& hello);
   void On(Turn& turn, const AgentHeard& heard);
   void On(Turn& turn, const StopRequested& stop);
+  // A stop of this node alone, in an elastic job.
+  void TakeOut(Turn& turn, Agent& agent, std::int32_t signal);
   // Whether the agent cannot be part of the job, and why.
   [[nodiscard]] std::optional<Rejected> Refuse(const Turn& turn, const AgentConnected& hello) const;
   [[nodiscard]] std::optional<Rejected> RefuseForPlace(const AgentConnected& hello) const;
@@ -114,9 +131,33 @@ class Job {
   void Say(Turn& turn, Reason reason, std::string text) const;
   static void Tell(Turn& turn, const AgentRef& agent, Message message);
   void Arm(Turn& turn, TimerKind kind, const std::string& subject, Instant deadline) const;
+  // Changes the agent and keeps count of those that are ready or survive.
+  template <typename Function>
+  void Change(Agent& agent, Function function) {
+    Count(agent, -1);
+    function(agent);
+    Count(agent, 1);
+  }
+  void Count(const Agent& agent, int sign);
   // "host b (node rank 1)"
   [[nodiscard]] std::string Name(const Agent& agent);
   [[nodiscard]] const AgentRef& RefOf(const Agent& agent) const { return agent.hello.agent; }
+
+  // ---- job_places.cc
+  // An agent became ready: what is it for?
+  void Admit(Turn& turn, Agent& agent);
+  // Whether a round of these members may be ended to take `agent` in.
+  [[nodiscard]] bool HasRoomFor(const Agent& agent) const;
+  void Park(Turn& turn, Agent& agent);
+  void ParkAllOthers(Turn& turn);
+  void Unpark(Turn& turn, std::int64_t arrival);
+  void TellPlace(Turn& turn, Agent& agent, std::int32_t place) const;
+  // What an agent that is no member is told after it came back.
+  void RepeatPlace(Turn& turn, Agent& agent);
+  void BeginSurvival(Turn& turn, Agent& agent);
+  [[nodiscard]] RoundStop MakeSurvivorStop(const Agent& agent) const;
+  void EndSurvival(Turn& turn, Agent& agent);
+  void OnSurvivorTimer(Turn& turn, const std::string& incarnation);
 
   // ---- job_liveness.cc
   void On(Turn& turn, const AgentDisconnected& disconnected);
@@ -129,14 +170,13 @@ class Job {
   void AfterRemoval(Turn& turn, const Agent& agent, const Departure& departure);
   void ForgetAbandoned(Turn& turn);
 
-  // ---- job_rounds.cc
+  // ---- job_gathering.cc
   void On(Turn& turn, const StoreDone& done);
-  void On(Turn& turn, const WorkerFailed& failed);
-  void On(Turn& turn, const WorkersSucceeded& succeeded);
-  void On(Turn& turn, const RoundStopped& stopped);
   // How many nodes a round would form with now; nothing: keep gathering.
-  [[nodiscard]] std::optional<std::int32_t> NodesToFormWith() const;
-  // Agents that are connected, by the node rank they would get.
+  [[nodiscard]] std::optional<std::int32_t> NodesToFormWith(Instant now) const;
+  // Keeps the last call and its timer as the number of nodes demands.
+  void UpdateLastCall(Turn& turn);
+  // Agents that are ready, by the node rank they would get.
   [[nodiscard]] std::vector<const Agent*> Seat(std::int32_t seats) const;
   void BeginGathering(Turn& turn);
   // Forms a round if it can, else tells those who wait. `newcomer`: who just
@@ -148,8 +188,16 @@ class Job {
   void ArmJoin(Turn& turn, Agent& agent);
   void OnJoinTimer(Turn& turn);
   [[nodiscard]] std::string ExplainJoinTimeout(const Turn& turn, Duration waited) const;
-  [[nodiscard]] Waiting MakeWaiting() const;
+  [[nodiscard]] std::string NameMissing() const;
+  [[nodiscard]] Waiting MakeWaiting(Instant now) const;
+  // "1 of 2 nodes", "1 of 2 to 4 nodes"
+  [[nodiscard]] std::string CountNodes() const;
   [[nodiscard]] std::string NameHosts() const;
+
+  // ---- job_rounds.cc
+  void On(Turn& turn, const WorkerFailed& failed);
+  void On(Turn& turn, const WorkersSucceeded& succeeded);
+  void On(Turn& turn, const RoundStopped& stopped);
   // `result`: the job ends with it when all have stopped; else they gather again.
   void BeginStop(Turn& turn, Reason reason, const std::string& text,
                  std::optional<WorkerFailure> root_cause, std::optional<JobDone> result);
@@ -158,7 +206,8 @@ class Job {
   void MarkStopped(Turn& turn, Member& member);
   void FinishStop(Turn& turn);
   void End(Turn& turn, JobDone result);
-  void PersistNow(Turn& turn, bool ended);
+  // Returns the sequence number by which StoreDone will answer.
+  std::int64_t PersistNow(Turn& turn, bool ended);
   [[nodiscard]] JobDone MakeDone(Reason reason, std::int32_t exit_code, std::string text) const;
 
   // ---- job_words.cc
@@ -173,24 +222,32 @@ class Job {
 
   State state_ = State::kGathering;
   AgentMap agents_;
-  std::size_t num_connected_ = 0;
+  std::int32_t num_ready_ = 0;
+  std::int32_t num_survivors_ = 0;  // connected or not, that may still run workers
   std::int64_t num_arrivals_ = 0;
   std::map<std::int32_t, std::string> pins_;  // --node-rank -> incarnation
 
-  std::int64_t last_round_ = 0;  // the highest number ever stored
-  std::int64_t last_sequence_ = 0;
+  std::int64_t last_round_ = 0;  // the highest number ever used
   std::int32_t restart_count_ = 0;
   std::optional<Round> round_;
   std::optional<JobDone> result_;
   bool forgotten_ = false;
 
   // While gathering.
-  std::optional<Instant> join_timer_;    // as armed
-  std::size_t num_told_waiting_ = 0;     // the count everybody was told last
+  std::optional<Instant> join_timer_;  // as armed
+  std::int32_t num_wanted_;            // a round forms at once when so many are ready
+  std::optional<Instant> last_call_;   // a round forms then with those who are ready
+  std::optional<Instant> form_timer_;  // as armed
+  // No round forms before: agents of a round from before this coordinator's
+  // start, of which it knows nothing, have given up by then.
+  Instant not_before_{};
+  std::int32_t num_told_waiting_ = 0;    // the count everybody was told last
   std::string port_wanted_from_;         // incarnation; empty: from nobody
   std::string last_departure_;           // why a node is missing; may be empty
   std::set<std::string> other_waiting_;  // bounded by kMaxNamed
   Instant forget_deadline_;              // once ended
+
+  std::map<std::int64_t, std::string> spares_;  // arrival -> incarnation, while a round lives
 };
 
 }  // namespace ddl::core

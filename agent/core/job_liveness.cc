@@ -15,10 +15,9 @@ void Job::On(Turn& turn, const AgentDisconnected& disconnected) {
     return;
   }
   Agent& agent = it->second;
-  agent.connected = false;
+  Change(agent, [](Agent& lost) { lost.connected = false; });
   agent.last_heard = turn.now;
   agent.reconnect_deadline = turn.now + options_.reconnect_grace;
-  --num_connected_;
   Say(turn, Reason::kNodeLost,
       absl::StrCat("the stream of ", Name(agent), " broke; it has ",
                    InSeconds(options_.reconnect_grace), " to come back"));
@@ -52,18 +51,21 @@ void Job::On(Turn& turn, const TimerFired& fired) {
       OnJoinTimer(turn);
       return;
     case TimerKind::kStop:
-      OnStopTimer(turn);
+      if (fired.id.subject.empty()) {
+        OnStopTimer(turn);
+      } else {
+        OnSurvivorTimer(turn, fired.id.subject);
+      }
       return;
     case TimerKind::kLastCall:
+      if (state_ == State::kGathering) {
+        form_timer_.reset();
+        GatherOn(turn, nullptr);
+      }
       return;
     case TimerKind::kForget:
       if (state_ == State::kEnded && turn.now >= forget_deadline_) {
-        for (const auto& [incarnation, agent] : agents_) {
-          turn.gone.Add(RefOf(agent));
-        }
-        Say(turn, Reason::kJobEnded,
-            absl::StrCat("the ended job is forgotten; ", agents_.size(), " nodes never left"));
-        forgotten_ = true;
+        Drop(turn);
       }
       return;
   }
@@ -100,9 +102,8 @@ void Job::Remove(Turn& turn, AgentMap::iterator it, const Departure& departure) 
   const Agent agent = std::move(it->second);
   agents_.erase(it);
   turn.gone.Add(RefOf(agent));
-  if (agent.connected) {
-    --num_connected_;
-  }
+  Count(agent, -1);
+  Unpark(turn, agent.arrival);
   if (agent.hello.node_rank.has_value()) {
     const auto pin = pins_.find(*agent.hello.node_rank);
     if (pin != pins_.end() && pin->second == RefOf(agent).incarnation) {
@@ -122,6 +123,7 @@ void Job::AfterRemoval(Turn& turn, const Agent& agent, const Departure& departur
       round_.has_value() ? round_->FindMember(RefOf(agent).incarnation) : nullptr;
   switch (state_) {
     case State::kGathering:
+      last_departure_ = departure.text;
       GatherOn(turn, nullptr);
       return;
     case State::kForming:
@@ -134,6 +136,7 @@ void Job::AfterRemoval(Turn& turn, const Agent& agent, const Departure& departur
       if (member == nullptr) {
         return;
       }
+      member->left = departure.reason == Reason::kNodeLeft;
       if (member->succeeded) {
         Say(turn, departure.reason,
             absl::StrCat("host ", member->host, " is not missed: its workers had succeeded"));
@@ -144,6 +147,7 @@ void Job::AfterRemoval(Turn& turn, const Agent& agent, const Departure& departur
       return;
     case State::kStopping:
       if (member != nullptr) {
+        member->left = departure.reason == Reason::kNodeLeft;
         last_departure_ = departure.text;
         MarkStopped(turn, *member);
       }
@@ -153,10 +157,19 @@ void Job::AfterRemoval(Turn& turn, const Agent& agent, const Departure& departur
   }
 }
 
+void Job::Drop(Turn& turn) {
+  for (const auto& [incarnation, agent] : agents_) {
+    turn.gone.Add(RefOf(agent));
+  }
+  Say(turn, Reason::kJobEnded,
+      absl::StrCat("the ended job is forgotten; ", agents_.size(), " nodes never left"));
+  forgotten_ = true;
+}
+
 // Nobody is left to tell a result to. The id is free for a new start.
 void Job::ForgetAbandoned(Turn& turn) {
   if (state_ != State::kEnded) {
-    PersistNow(turn, /*ended=*/true);
+    static_cast<void>(PersistNow(turn, /*ended=*/true));
   }
   Say(turn, Reason::kJobEnded, "all nodes are gone; the job is forgotten");
   forgotten_ = true;

@@ -2,6 +2,8 @@
 #include "agent/core/membership.h"
 
 #include <algorithm>
+#include <functional>
+#include <map>
 #include <numeric>
 
 namespace ddl::core {
@@ -45,16 +47,25 @@ std::vector<std::optional<std::size_t>> AssignNodeRanks(const std::vector<Candid
   // a member to another rank, but not out of the job.
   std::size_t chosen = 0;
   std::vector<std::size_t> unpinned;
+  std::map<std::int32_t, std::size_t, std::greater<>> pinned_beyond;
   for (const std::size_t index : ByEntitlement(candidates)) {
     if (chosen == result.size()) {
       break;
     }
-    if (!candidates[index].pinned.has_value()) {
+    const std::optional<std::int32_t> pin = candidates[index].pinned;
+    if (!pin.has_value()) {
       unpinned.push_back(index);
       ++chosen;
-    } else if (TakeSeat(result, candidates[index].pinned, index)) {
+    } else if (*pin >= seats) {
+      chosen += pinned_beyond.emplace(*pin, index).second ? 1 : 0;
+    } else if (TakeSeat(result, pin, index)) {
       ++chosen;
     }
+  }
+  auto highest = result.rbegin();
+  for (const auto& [pin, index] : pinned_beyond) {
+    highest = std::find(highest, result.rend(), std::nullopt);
+    *highest = index;
   }
   std::vector<std::size_t> unseated;
   for (const std::size_t index : unpinned) {

@@ -19,8 +19,10 @@ struct Candidate {
 
 // For each node rank 0..seats-1 the index of the candidate that gets it, or
 // nothing. Those who held a rank go before newcomers, then order of arrival.
-// A pinned rank is honoured; else the rank held; else the lowest hole. Of two
-// that pin the same rank the later gets no seat; nor does a pin beyond `seats`.
+// A pinned rank is honoured; else the rank held; else the lowest hole. A pin
+// beyond `seats` (an elastic job that runs with fewer nodes) takes the highest
+// free seat, so that pinned nodes keep their order. Of two that pin the same
+// rank the later gets no seat.
 [[nodiscard]] std::vector<std::optional<std::size_t>> AssignNodeRanks(
     const std::vector<Candidate>& candidates, std::int32_t seats);
 

@@ -4,6 +4,7 @@
 #define DDLAUNCH_AGENT_CORE_OPTIONS_H_
 
 #include <chrono>
+#include <string>
 
 #include "agent/base/clock.h"
 
@@ -23,6 +24,10 @@ struct Options {
   // How long an ended job's record waits for agents that do not leave. Once
   // all have left it goes at once, so that the id can be used again.
   Duration forget_after = std::chrono::seconds(30);
+  // Set: the coordinator lives in a ddlaunch of this job and goes with it. Other
+  // jobs may wait, so that a mistyped id is explained, but never run; nor does
+  // the id serve again once the job has ended. Empty: it serves every job.
+  std::string only_job;
 };
 
 }  // namespace ddl::core

@@ -21,6 +21,16 @@ struct JobIdOf {
   }
 };
 
+// Null: not the word of an agent.
+struct SenderOf {
+  const AgentRef* operator()(const TimerFired& /*fired*/) const { return nullptr; }
+  const AgentRef* operator()(const StoreDone& /*done*/) const { return nullptr; }
+  template <typename Word>
+  const AgentRef* operator()(const Word& word) const {
+    return &word.agent;
+  }
+};
+
 // A word of somebody whose job is not known (any more). Ends of streams,
 // timers and the store need no answer.
 struct SenderOfStrayWord {
@@ -34,6 +44,12 @@ struct SenderOfStrayWord {
   }
 };
 
+// Two jobs of one id share this timer: the later of the two armings holds.
+bool IsForgetTimer(const Event& event) {
+  const auto* const fired = std::get_if<TimerFired>(&event);
+  return fired != nullptr && fired->id.kind == TimerKind::kForget;
+}
+
 void Refuse(const AgentConnected& hello, Rejected refusal, Effects& effects) {
   effects.emplace_back(
       Explain{hello.agent.job_id, refusal.reason,
@@ -44,53 +60,88 @@ void Refuse(const AgentConnected& hello, Rejected refusal, Effects& effects) {
 
 }  // namespace
 
-Rendezvous::Rendezvous(Options options) : options_(options) {}
+Rendezvous::Rendezvous(Options options) : options_(std::move(options)) {}
 Rendezvous::~Rendezvous() = default;
 
 Effects Rendezvous::Step(Instant now, const Event& event) {
   Effects effects;
-  Job* const job = FindOrMake(event, effects);
-  if (job == nullptr) {
-    return effects;
-  }
   const std::string job_id = std::visit(JobIdOf{}, event);
-  const bool was_waiting = job->waits_for_nodes();
-  Turn turn{now, effects, gone_, [this, &job_id] { return OtherWaitingJobs(job_id); }};
-  job->Step(turn, event);
-  if (was_waiting && job->result().has_value() && job->result()->reason == Reason::kJoinTimeout) {
-    for (const auto& [other_id, other] : jobs_) {
-      if (other_id != job_id && other->waits_for_nodes()) {
-        other->NoteOtherWaiting(job_id);
-      }
+  Turn turn{now, effects, gone_, sequence_, [this, &job_id] { return OtherWaitingJobs(job_id); }};
+  if (const auto past = past_.find(job_id);
+      past != past_.end() && ConcernsPast(*past->second, event)) {
+    StepJob(turn, past_, past, event);
+    if (!IsForgetTimer(event)) {
+      return effects;
     }
   }
-  if (job->forgotten()) {
-    jobs_.erase(job_id);
-  }
-  return effects;
-}
-
-Job* Rendezvous::FindOrMake(const Event& event, Effects& effects) {
-  const std::string& job_id = std::visit(JobIdOf{}, event);
-  if (const auto it = jobs_.find(job_id); it != jobs_.end()) {
-    return it->second.get();
-  }
+  auto it = jobs_.find(job_id);
   if (const auto* const hello = std::get_if<AgentConnected>(&event)) {
-    return MakeJob(*hello, effects);
-  }
-  if (const AgentRef* const sender = std::visit(SenderOfStrayWord{}, event)) {
+    it = FindOrMake(turn, it, *hello);
+  } else if (const AgentRef* const sender = std::visit(SenderOfStrayWord{}, event);
+             sender != nullptr && it == jobs_.end()) {
     effects.emplace_back(
         Explain{job_id, Reason::kStaleIncarnation,
                 absl::StrCat("ignored a word of ", ShortIncarnation(sender->incarnation),
                              ": no such job")});
   }
-  return nullptr;
+  if (it != jobs_.end()) {
+    StepJob(turn, jobs_, it, event);
+  }
+  return effects;
 }
 
-Job* Rendezvous::MakeJob(const AgentConnected& hello, Effects& effects) {
+void Rendezvous::StepJob(Turn& turn, Jobs& jobs, Jobs::iterator it, const Event& event) {
+  Job& job = *it->second;
+  const bool was_waiting = job.waits_for_nodes();
+  job.Step(turn, event);
+  if (was_waiting && job.result().has_value() && job.result()->reason == Reason::kJoinTimeout) {
+    for (const auto& [other_id, other] : jobs_) {
+      if (other_id != it->first && other->waits_for_nodes()) {
+        other->NoteOtherWaiting(it->first);
+      }
+    }
+  }
+  if (job.forgotten()) {
+    jobs.erase(it);
+  }
+}
+
+bool Rendezvous::ConcernsPast(const Job& past, const Event& event) {
+  if (const auto* const fired = std::get_if<TimerFired>(&event)) {
+    return IsForgetTimer(event) || past.agents().contains(fired->id.subject);
+  }
+  const AgentRef* const sender = std::visit(SenderOf{}, event);
+  return sender != nullptr && past.agents().contains(sender->incarnation);
+}
+
+Rendezvous::Jobs::iterator Rendezvous::FindOrMake(Turn& turn, Jobs::iterator it,
+                                                  const AgentConnected& hello) {
+  if (it != jobs_.end()) {
+    if (!it->second->ended() || !options_.only_job.empty() ||
+        it->second->agents().contains(hello.agent.incarnation)) {
+      return it;
+    }
+    // The job has its result, and this is another one with the same id.
+    if (!CheckHello(hello).has_value() && !gone_.Contains(hello.agent)) {
+      MakePast(turn, it);
+    }
+  }
+  return MakeJob(turn.effects, hello);
+}
+
+void Rendezvous::MakePast(Turn& turn, Jobs::iterator it) {
+  std::unique_ptr<Job>& past = past_[it->first];
+  if (past != nullptr) {
+    past->Drop(turn);
+  }
+  past = std::move(it->second);
+  jobs_.erase(it);
+}
+
+Rendezvous::Jobs::iterator Rendezvous::MakeJob(Effects& effects, const AgentConnected& hello) {
   if (auto bad = CheckHello(hello)) {
     Refuse(hello, *std::move(bad), effects);
-    return nullptr;
+    return jobs_.end();
   }
   if (gone_.Contains(hello.agent)) {
     Refuse(hello,
@@ -98,17 +149,16 @@ Job* Rendezvous::MakeJob(const AgentConnected& hello, Effects& effects) {
                     "this node was part of the job before, and the job is over; start ddlaunch "
                     "again"},
            effects);
-    return nullptr;
+    return jobs_.end();
   }
   if (jobs_.size() >= limits::kMaxJobs) {
     Refuse(hello,
            Rejected{Reason::kLimit, absl::StrCat("this coordinator serves ", jobs_.size(),
                                                  " jobs already, which is its limit")},
            effects);
-    return nullptr;
+    return jobs_.end();
   }
-  return jobs_.emplace(hello.agent.job_id, std::make_unique<Job>(hello, options_))
-      .first->second.get();
+  return jobs_.emplace(hello.agent.job_id, std::make_unique<Job>(hello, options_)).first;
 }
 
 std::vector<std::string> Rendezvous::OtherWaitingJobs(const std::string& except) const {
@@ -125,7 +175,7 @@ std::vector<std::string> Rendezvous::OtherWaitingJobs(const std::string& except)
 }
 
 std::size_t Rendezvous::num_jobs() const {
-  return jobs_.size();
+  return jobs_.size() + past_.size();
 }
 
 const Job* Rendezvous::FindJob(const std::string& job_id) const {

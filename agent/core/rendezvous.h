@@ -2,7 +2,7 @@
 // thread, clock, socket or random number, and logs nothing. Every decision is
 // an effect, with a reason.
 //
-//                 last node joined,
+//                 enough nodes joined,
 //                 plan solved, stored
 //   gathering ---------------------------> running
 //       ^  |                                |   |
@@ -10,8 +10,8 @@
 //       |  | plan impossible                |   |
 //       |  +--------------> ended <---------|---+
 //       |                     ^             | a worker failed, a node was lost
-//       |    budget spent,    |             | or left, the user stopped it
-//       |    user stopped it  |             v
+//       |    budget spent,    |             | or left, a late node came, the
+//       |    user stopped it  |             v user stopped it
 //       +-----------------------------  stopping
 //            every member's workers are gone (RoundStopped, or the node lost)
 //
@@ -34,6 +34,16 @@
 //    saw that round start.
 //  - An agent that is given up while its stream stands is told so by Rejected.
 //
+// When a round forms: with max_nodes at once; between min_nodes and max_nodes
+// when last_call_timeout has passed since min_nodes were there. After a round,
+// its members are known: the next one forms at once when as many are there, and
+// the last call is for those that were lost. A node beyond max_nodes is a spare.
+//
+// A coordinator that was restarted has no memory. Agents of its last life come
+// back with the round they know (AgentConnected::last_round): they are told to
+// stop it, rounds count on from there, and no round forms before every other
+// agent of that life must have given up.
+//
 // Invariants, of each job (tests/sim checks them after every step): at most one
 // live round; a round's ranks are 0..world-1, each once, contiguous on a node;
 // every member got the same plan, world, master and restart count; nothing from
@@ -55,7 +65,8 @@
 
 namespace ddl::core {
 
-class Job;  // job.h
+class Job;    // job.h
+struct Turn;  // job.h
 
 // All jobs of one coordinator. Not thread safe.
 class Rendezvous {
@@ -72,15 +83,24 @@ class Rendezvous {
   [[nodiscard]] const Job* FindJob(const std::string& job_id) const;
 
  private:
-  // The job the event is for; null, with the refusal said, if there is none
-  // and none is to be made.
-  Job* FindOrMake(const Event& event, Effects& effects);
-  Job* MakeJob(const AgentConnected& hello, Effects& effects);
+  using Jobs = std::map<std::string, std::unique_ptr<Job>>;
+
+  void StepJob(Turn& turn, Jobs& jobs, Jobs::iterator it, const Event& event);
+  static bool ConcernsPast(const Job& past, const Event& event);
+  // The job that is to hear the Hello; jobs_.end(), with the refusal said, if
+  // there is none and none is to be made.
+  Jobs::iterator FindOrMake(Turn& turn, Jobs::iterator it, const AgentConnected& hello);
+  Jobs::iterator MakeJob(Effects& effects, const AgentConnected& hello);
+  void MakePast(Turn& turn, Jobs::iterator it);
   // Other jobs that wait for nodes, at most kMaxNamed of them.
   [[nodiscard]] std::vector<std::string> OtherWaitingJobs(const std::string& except) const;
 
   const Options options_;
-  std::map<std::string, std::unique_ptr<Job>> jobs_;
+  Jobs jobs_;
+  // Jobs that have ended and whose id was taken by another, as long as their
+  // nodes have not left: each still hears its own result.
+  Jobs past_;
+  std::int64_t sequence_ = 0;  // of the last Persist
   GoneAgents gone_;
 };
 

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "agent/base/check.h"
+#include "agent/core/wording.h"
 
 namespace ddl::core {
 
@@ -23,6 +24,17 @@ void Round::AddMember(AgentRef agent, std::string host, std::int32_t nproc) {
 Member* Round::FindMember(const std::string& incarnation) {
   const auto it = index_.find(incarnation);
   return it == index_.end() ? nullptr : &members[it->second];
+}
+
+std::string Round::NameHosts() const {
+  std::vector<std::string> hosts;
+  for (const Member& member : members) {
+    if (hosts.size() == kMaxNamed) {
+      break;
+    }
+    hosts.push_back(member.host);
+  }
+  return NameSome(hosts, members.size());
 }
 
 RoundStart Round::StartFor(const Member& member) const {

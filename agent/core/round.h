@@ -24,6 +24,7 @@ struct Member {
   std::int32_t first_rank = 0;
   std::int32_t nproc = 0;
   bool succeeded = false;  // all its workers exited 0
+  bool left = false;       // it said goodbye: it is not waited for
   bool stopped = false;    // while stopping: its workers are gone, or the node is
 };
 
@@ -55,6 +56,8 @@ struct Round {
 
   // Appends a member with the next node rank and the next global ranks.
   void AddMember(AgentRef agent, std::string host, std::int32_t nproc);
+  // Some of them, for people.
+  [[nodiscard]] std::string NameHosts() const;
   // Null: not a member. Valid until the next AddMember.
   [[nodiscard]] Member* FindMember(const std::string& incarnation);
   // What the member is told.

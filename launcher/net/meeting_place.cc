@@ -20,6 +20,7 @@ absl::StatusOr<std::unique_ptr<Coordinator>> Host(
   constexpr int kHeartbeatsPerTimeout = 5;
   options.core.heartbeat_interval =
       std::min(options.core.heartbeat_interval, config.heartbeat_timeout / kHeartbeatsPerTimeout);
+  options.core.only_job = config.job_id;
   options.listen_host = listen_host;
   options.listen_port = port;
   options.explain = std::move(explain);

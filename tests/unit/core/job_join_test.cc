@@ -120,13 +120,21 @@ TEST_F(JobJoin, OtherTerms_AreRefusedAndTheJobGoesOn) {
   EXPECT_EQ(StateOfJob(), Job::State::kRunning);
 }
 
-TEST_F(JobJoin, OneTooMany_IsRefusedWithTheCount) {
+TEST_F(JobJoin, AsManyAgainAsTheJobHas_TheLastIsRefusedWithTheCount) {
   StartJob(2);
   Connect(Hello("c", 2));
-  ASSERT_TRUE(Told<Rejected>("c").has_value());
-  EXPECT_EQ(Told<Rejected>("c")->reason, Reason::kJobFull);
-  EXPECT_NE(Told<Rejected>("c")->text.find("2 nodes"), std::string::npos);
+  EXPECT_EQ(Told<Spare>("c")->place, 1);
+  Connect(Hello("d", 2));
+  ASSERT_TRUE(Told<Rejected>("d").has_value());
+  EXPECT_EQ(Told<Rejected>("d")->reason, Reason::kJobFull);
+  EXPECT_NE(Told<Rejected>("d")->text.find("2 nodes"), std::string::npos);
   EXPECT_EQ(StateOfJob(), Job::State::kRunning);
+}
+
+TEST_F(JobJoin, SecondNodeOfAOneNodeJob_IsRefused) {
+  StartJob(1);
+  Connect(Hello("b", 1));
+  EXPECT_EQ(Told<Rejected>("b")->reason, Reason::kJobFull);
 }
 
 TEST_F(JobJoin, PlanAsked_EveryMemberGetsIt) {
@@ -313,7 +321,7 @@ TEST_F(JobJoin, ReplacementBeforeTheDeadOneIsGivenUp_TakesItsPlace) {
   Disconnect("b");
   Connect(c);
   EXPECT_FALSE(Told<Rejected>("c").has_value());
-  EXPECT_TRUE(Told<Waiting>("c").has_value());
+  EXPECT_TRUE(Told<Spare>("c").has_value());
   PassAlive(2 * kSecond, {"a", "c"});
   Stopped("a", 1);
   ASSERT_TRUE(Told<RoundStart>("c").has_value());

@@ -91,7 +91,7 @@ TEST_F(JobRounds, FailureAfterANodeWasLost_CostsNoRestart) {
   EXPECT_EQ(Told<RoundStart>("a")->restart_count, 0);
 }
 
-TEST_F(JobRounds, AllSucceeded_EndsWithZeroAndTheIdIsFreeOnceAllLeft) {
+TEST_F(JobRounds, AllSucceeded_EndsWithZeroAndIsForgottenOnceAllLeft) {
   StartJob(2);
   Succeed("a", 1);
   Succeed("a", 1);
@@ -100,13 +100,43 @@ TEST_F(JobRounds, AllSucceeded_EndsWithZeroAndTheIdIsFreeOnceAllLeft) {
   EXPECT_EQ(Told<JobDone>("a")->reason, Reason::kAllSucceeded);
   EXPECT_EQ(Told<JobDone>("b")->exit_code, 0);
   EXPECT_TRUE(persists_.back().ended);
-  Connect(Hello("c", 2));
-  EXPECT_EQ(Told<Rejected>("c")->reason, Reason::kJobEnded);
   Leave("a");
   Disconnect("b");
   EXPECT_EQ(rendezvous_.num_jobs(), 1U);
   Pass(kSecond);
   EXPECT_EQ(rendezvous_.num_jobs(), 0U);
+}
+
+TEST_F(JobRounds, EndedAndItsIdIsUsedAgainAtOnce_BothLivesGoTheirWay) {
+  StartJob(2);
+  Succeed("a", 1);
+  Disconnect("b");
+  Succeed("b", 1);  // said before its stream broke
+  Connect(Hello("c", 2));
+  Connect(Hello("d", 2));
+  EXPECT_EQ(Told<RoundStart>("c")->num_nodes, 2);
+  EXPECT_EQ(rendezvous_.num_jobs(), 2U);
+  Connect(Hello("b", 2));
+  EXPECT_EQ(Told<JobDone>("b")->exit_code, 0);
+  EXPECT_FALSE(Told<JobDone>("c").has_value());
+  Leave("a");
+  Leave("b");
+  EXPECT_EQ(rendezvous_.num_jobs(), 1U);
+  Succeed("c", 1);
+  Succeed("d", 1);
+  EXPECT_EQ(Told<JobDone>("d")->exit_code, 0);
+}
+
+TEST_F(JobRounds, EndedTwiceUnderOneId_BothRecordsAreForgotten) {
+  StartJob(1);
+  Succeed("a", 1);
+  Connect(Hello("b", 1));
+  Succeed("b", 1);
+  EXPECT_EQ(rendezvous_.num_jobs(), 2U);
+  PassAlive(options_.forget_after + kSecond, {"a", "b"});
+  EXPECT_EQ(rendezvous_.num_jobs(), 0U);
+  Connect(Hello("b", 1));
+  EXPECT_EQ(Told<Rejected>("b")->reason, Reason::kStaleIncarnation);
 }
 
 TEST_F(JobRounds, EndedAndNobodyLeaves_IsForgottenInTheEnd) {

@@ -1,0 +1,163 @@
+// Job, what an agent that joined is for: a member of the next round, a late node
+// for which a running round is ended, a spare, or a survivor: an agent of a round
+// from before this coordinator's start.
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "agent/core/job.h"
+#include "agent/core/wording.h"
+
+namespace ddl::core {
+
+void Job::Admit(Turn& turn, Agent& agent) {
+  const bool has_room = round_.has_value() && HasRoomFor(agent);
+  switch (state_) {
+    case State::kGathering:
+      GatherOn(turn, &agent);
+      return;
+    case State::kForming:
+      if (has_room) {  // nobody has started yet: form it anew
+        AbandonForming(turn);
+      } else {
+        Park(turn, agent);
+      }
+      return;
+    case State::kRunning:
+      if (has_room) {
+        const std::string text = absl::StrCat("host ", agent.hello.host, " joined: round ",
+                                              round_->number, " ends to take it in");
+        Tell(turn, RefOf(agent), MakeWaiting(turn.now));
+        BeginStop(turn, Reason::kNodeJoined, text, std::nullopt, std::nullopt);
+      } else {
+        Park(turn, agent);
+      }
+      return;
+    case State::kStopping:
+      Tell(turn, RefOf(agent), MakeWaiting(turn.now));
+      return;
+    case State::kEnded:
+      return;
+  }
+}
+
+bool Job::HasRoomFor(const Agent& agent) const {
+  // Once some nodes have finished, the others are about to.
+  if (static_cast<std::int32_t>(round_->members.size()) >= first_.max_nodes ||
+      round_->num_succeeded > 0) {
+    return false;
+  }
+  // A world for which there is no plan would end the job.
+  return plan_.ForWorld(round_->world_size + agent.hello.nproc).ok();
+}
+
+// ---- spares -----------------------------------------------------------------
+
+void Job::Park(Turn& turn, Agent& agent) {
+  spares_[agent.arrival] = RefOf(agent).incarnation;
+  const auto place = static_cast<std::int32_t>(spares_.size());
+  Say(turn, Reason::kParked, absl::StrCat("host ", agent.hello.host, " is spare ", place));
+  TellPlace(turn, agent, place);
+}
+
+void Job::ParkAllOthers(Turn& turn) {
+  if (num_ready_ == static_cast<std::int32_t>(round_->members.size())) {
+    return;
+  }
+  std::map<std::int64_t, Agent*> others;
+  for (auto& [incarnation, agent] : agents_) {
+    if (agent.ready() && round_->FindMember(incarnation) == nullptr) {
+      others[agent.arrival] = &agent;
+    }
+  }
+  for (const auto& [arrival, agent] : others) {
+    Park(turn, *agent);
+  }
+}
+
+void Job::Unpark(Turn& turn, std::int64_t arrival) {
+  if (spares_.erase(arrival) == 0) {
+    return;
+  }
+  std::int32_t place = 0;
+  for (const auto& [other_arrival, incarnation] : spares_) {
+    ++place;
+    if (other_arrival > arrival) {
+      TellPlace(turn, agents_.at(incarnation), place);
+    }
+  }
+}
+
+void Job::TellPlace(Turn& turn, Agent& agent, std::int32_t place) const {
+  Tell(turn, RefOf(agent),
+       Spare{place, absl::StrCat("spare ", place, " of job '", first_.agent.job_id, "': round ",
+                                 round_->number, " has its ", round_->members.size(), " nodes (",
+                                 round_->NameHosts(), "); this node takes over when one is lost")});
+}
+
+void Job::RepeatPlace(Turn& turn, Agent& agent) {
+  std::int32_t place = 0;
+  for (const auto& [arrival, incarnation] : spares_) {
+    ++place;
+    if (arrival == agent.arrival) {
+      TellPlace(turn, agent, place);
+      return;
+    }
+  }
+  if (agent.leaving) {
+    return;
+  }
+  Admit(turn, agent);
+}
+
+// ---- survivors --------------------------------------------------------------
+
+void Job::BeginSurvival(Turn& turn, Agent& agent) {
+  Change(agent, [](Agent& survivor) { survivor.surviving_round = survivor.hello.last_round; });
+  last_round_ = std::max(last_round_, agent.hello.last_round);
+  if (state_ == State::kGathering) {
+    restart_count_ =
+        std::max(restart_count_, std::min(agent.hello.restart_count, first_.max_restarts));
+    if (not_before_ == Instant{}) {
+      not_before_ = turn.now + options_.heartbeat_timeout + options_.reconnect_grace;
+    }
+  }
+  agent.stop_deadline = turn.now + agent.hello.stop_grace + options_.stop_margin;
+  const RoundStop stop = MakeSurvivorStop(agent);
+  Say(turn, Reason::kRecovered, stop.text);
+  Tell(turn, RefOf(agent), stop);
+  Arm(turn, TimerKind::kStop, RefOf(agent).incarnation, agent.stop_deadline);
+}
+
+RoundStop Job::MakeSurvivorStop(const Agent& agent) const {
+  RoundStop stop;
+  stop.round = agent.surviving_round;
+  stop.reason = Reason::kRecovered;
+  stop.text = absl::StrCat("host ", agent.hello.host, " comes from round ", agent.surviving_round,
+                           ", of which this coordinator knows nothing: it was restarted; the round "
+                           "stops and the nodes gather again");
+  stop.will_restart = true;
+  return stop;
+}
+
+void Job::EndSurvival(Turn& turn, Agent& agent) {
+  Say(turn, Reason::kRecovered,
+      absl::StrCat("host ", agent.hello.host, " has stopped round ", agent.surviving_round));
+  Change(agent, [](Agent& survivor) { survivor.surviving_round = 0; });
+  if (agent.ready()) {
+    Admit(turn, agent);
+  }
+}
+
+void Job::OnSurvivorTimer(Turn& turn, const std::string& incarnation) {
+  const auto it = agents_.find(incarnation);
+  if (it == agents_.end() || it->second.surviving_round == 0 ||
+      turn.now < it->second.stop_deadline) {
+    return;
+  }
+  const std::string text =
+      absl::StrCat(Name(it->second), " did not stop its workers in time and is given up");
+  Tell(turn, RefOf(it->second), Rejected{Reason::kStopTimeout, text});
+  Remove(turn, it, Departure{Reason::kStopTimeout, text});
+}
+
+}  // namespace ddl::core
