@@ -51,13 +51,21 @@ struct LaunchConfig {
   RdzvBackend backend = RdzvBackend::kStatic;
   std::string endpoint_host;  // empty: no endpoint was given
   std::uint16_t endpoint_port = 0;
-  // Unset: decide by whether endpoint_host is an address of this host.
+  // As the user said. Unset: node 0 of a static job; else whether endpoint_host
+  // is an address of this host.
   std::optional<bool> is_host;
   // MASTER_ADDR / MASTER_PORT as given; empty / 0: chosen by the agent.
   std::string master_addr;
   std::uint16_t master_port = 0;
   std::string local_addr;  // what this node advertises; empty: found out
+  // Until the nodes are there; once min_nodes are, for more of them; and how
+  // long the coordinator's host waits for the others' goodbyes.
   Duration join_timeout = std::chrono::seconds(600);
+  Duration last_call_timeout = std::chrono::seconds(5);
+  Duration close_timeout = std::chrono::seconds(5);
+  // For the coordinator if it is hosted here: how often a node says that it is
+  // there, and after what silence it is lost.
+  Duration heartbeat_interval = std::chrono::seconds(1);
   Duration heartbeat_timeout = std::chrono::seconds(5);
 
   // Supervision.

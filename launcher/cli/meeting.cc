@@ -2,11 +2,9 @@
 #include "launcher/cli/meeting.h"
 
 #include <algorithm>
-#include <array>
 #include <cctype>
 #include <cstdint>
 #include <limits>
-#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -16,6 +14,7 @@
 #include "agent/base/ids.h"
 #include "agent/base/limits.h"
 #include "agent/base/status_macros.h"
+#include "launcher/cli/rdzv_conf.h"
 #include "launcher/cli/values.h"
 
 namespace ddl::cli {
@@ -56,80 +55,6 @@ absl::StatusOr<std::int64_t> ParsePort(std::string_view text) {
   return ParseInteger(text, 1, kMaxPort);
 }
 
-// ---- --rdzv-conf --------------------------------------------------------------
-
-struct Conf {
-  std::optional<Duration> join_timeout;
-  std::optional<Duration> timeout;  // the static backend's name for it
-  std::optional<Duration> heartbeat_timeout;
-  std::optional<bool> is_host;
-  std::optional<std::int64_t> rank;
-};
-
-template <typename T, typename Target>
-absl::Status Store(absl::StatusOr<T> value, Target& target) {
-  DDL_RETURN_IF_ERROR(value.status());
-  target = *std::move(value);
-  return absl::OkStatus();
-}
-
-absl::Status ApplyConfEntry(const std::string& key, const std::string& value, Conf& conf) {
-  if (key == "join_timeout") {
-    return Store(ParseSeconds(value, Zero::kRefused), conf.join_timeout);
-  }
-  if (key == "timeout") {
-    return Store(ParseSeconds(value, Zero::kRefused), conf.timeout);
-  }
-  if (key == "heartbeat_timeout") {
-    return Store(ParseSeconds(value, Zero::kRefused), conf.heartbeat_timeout);
-  }
-  if (key == "is_host") {
-    return Store(ParseBool(value), conf.is_host);
-  }
-  if (key == "rank") {
-    return Store(ParseInteger(value, 0, limits::kMaxNodes - 1), conf.rank);
-  }
-  if (key == "use_libuv") {
-    return ParseBool(value).status();
-  }
-  if (key == "store_type") {
-    return value == "tcp" ? absl::OkStatus()
-                          : absl::InvalidArgumentError("must be tcp: nodes meet over the network");
-  }
-  // Seconds and counts that nothing here needs: checked, then left alone.
-  return ParseSeconds(value, Zero::kAllowed).status();
-}
-
-absl::StatusOr<Conf> ParseConf(std::string_view text) {
-  constexpr std::array<std::string_view, 12> kKeys = {"join_timeout",
-                                                      "last_call_timeout",
-                                                      "close_timeout",
-                                                      "heartbeat_timeout",
-                                                      "keep_alive_interval",
-                                                      "keep_alive_max_attempt",
-                                                      "read_timeout",
-                                                      "is_host",
-                                                      "store_type",
-                                                      "use_libuv",
-                                                      "timeout",
-                                                      "rank"};
-  std::map<std::string, std::string> entries;
-  DDL_ASSIGN_OR_RETURN(entries, ParseKeyValues(text));
-  Conf conf;
-  for (const auto& [key, value] : entries) {
-    if (std::find(kKeys.begin(), kKeys.end(), key) == kKeys.end()) {
-      const std::string nearest = NearestName(key, kKeys);
-      return absl::InvalidArgumentError(
-          absl::StrCat("no such key: ", key,
-                       nearest.empty() ? "" : absl::StrCat("; did you mean ", nearest, "?")));
-    }
-    if (const absl::Status status = ApplyConfEntry(key, value, conf); !status.ok()) {
-      return absl::InvalidArgumentError(absl::StrCat(key, " ", std::string(status.message())));
-    }
-  }
-  return conf;
-}
-
 // ---- who ----------------------------------------------------------------------
 
 absl::Status ApplyNodes(const Arguments& arguments, LaunchConfig& config) {
@@ -138,12 +63,6 @@ absl::Status ApplyNodes(const Arguments& arguments, LaunchConfig& config) {
   if (!nodes.has_value()) {
     return absl::OkStatus();
   }
-  if (nodes->min != nodes->max) {
-    return BadValue(*arguments.Find(FlagId::kNnodes),
-                    absl::StrCat("elastic membership (MIN below MAX) is not in this version; give "
-                                 "one number, such as --nnodes=",
-                                 nodes->max));
-  }
   config.min_nodes = nodes->min;
   config.max_nodes = nodes->max;
   return absl::OkStatus();
@@ -151,14 +70,17 @@ absl::Status ApplyNodes(const Arguments& arguments, LaunchConfig& config) {
 
 absl::Status CheckNodeRank(const RawValue& raw, std::int64_t rank, const LaunchConfig& config) {
   if (rank >= config.max_nodes) {
-    return BadValue(raw, absl::StrCat("out of range: --nnodes=", config.max_nodes,
-                                      " has node ranks 0 to ", config.max_nodes - 1));
+    return BadValue(
+        raw, absl::StrCat(
+                 "out of range: --nnodes=",
+                 config.min_nodes == config.max_nodes ? "" : absl::StrCat(config.min_nodes, ":"),
+                 config.max_nodes, " has node ranks 0 to ", config.max_nodes - 1));
   }
   return absl::OkStatus();
 }
 
 // --node-rank, else --rdzv-conf rank=.
-absl::Status ApplyNodeRank(const Arguments& arguments, const Conf& conf, LaunchConfig& config) {
+absl::Status ApplyNodeRank(const Arguments& arguments, const RdzvConf& conf, LaunchConfig& config) {
   DDL_ASSIGN_OR_RETURN(const std::optional<std::int64_t> given,
                        ReadFlag(arguments, FlagId::kNodeRank, [](std::string_view text) {
                          return ParseInteger(text, 0, limits::kMaxNodes - 1);
@@ -206,14 +128,6 @@ absl::Status NoMeetingPlace(const Arguments& arguments, const LaunchConfig& conf
                    "of any one node, the same on every node");
 }
 
-// Static: node 0 serves, as in torchrun, whatever its address looks like.
-void ApplyStaticRoles(LaunchConfig& config) {
-  config.node_rank = config.node_rank.value_or(0);
-  if (!config.is_host.has_value()) {
-    config.is_host = *config.node_rank == 0;
-  }
-}
-
 // MASTER_ADDR and MASTER_PORT as far as the user chose them. The port at which
 // the nodes meet is taken by the coordinator; it cannot be the workers' too.
 void ApplyMaster(const MasterFlags& master, LaunchConfig& config, Notices& notices) {
@@ -257,10 +171,25 @@ absl::Status ApplyEndpoint(const Arguments& arguments, LaunchConfig& config, Not
                        "--master-addr and --master-port have no effect with c10d, as in torchrun: "
                        "rank 0's node provides both"});
   }
-  if (is_static && !alone) {
-    ApplyStaticRoles(config);
+  // Static: this is node 0 unless said otherwise, as in torchrun. Of an elastic
+  // job any of its nodes may be there, so a rank is only what was asked for.
+  if (is_static && !alone && config.min_nodes == config.max_nodes) {
+    config.node_rank = config.node_rank.value_or(0);
   }
   return absl::OkStatus();
+}
+
+void ApplyConf(const RdzvConf& conf, LaunchConfig& config, Notices& notices) {
+  const Heartbeats heartbeats = conf.heartbeats.value_or(Heartbeats{});
+  config.join_timeout = conf.join_timeout.value_or(config.join_timeout);
+  config.last_call_timeout = conf.last_call_timeout.value_or(config.last_call_timeout);
+  config.close_timeout = conf.close_timeout.value_or(config.close_timeout);
+  config.heartbeat_interval = heartbeats.interval;
+  config.heartbeat_timeout = heartbeats.timeout;
+  config.is_host = conf.is_host;
+  for (const std::string& remark : conf.remarks) {
+    notices.push_back({Notice::Level::kDebug, remark});
+  }
 }
 
 absl::Status ApplyLocalAddr(const Arguments& arguments, LaunchConfig& config) {
@@ -279,7 +208,7 @@ absl::Status ApplyStandalone(const Arguments& arguments, LaunchConfig& config) {
   config.master_addr = master.address;
   config.master_port = master.port;
   config.job_id = NewRandomId();
-  return ApplyNodeRank(arguments, Conf{}, config);
+  return ApplyNodeRank(arguments, RdzvConf{}, config);
 }
 
 }  // namespace
@@ -296,14 +225,12 @@ absl::Status ApplyMeetingFlags(const Arguments& arguments, LaunchConfig& config,
                        ReadFlag(arguments, FlagId::kRdzvBackend, ParseBackend));
   DDL_ASSIGN_OR_RETURN(const std::optional<std::string> job_id,
                        ReadFlag(arguments, FlagId::kRdzvId, ParseJobId));
-  DDL_ASSIGN_OR_RETURN(const std::optional<Conf> given_conf,
-                       ReadFlag(arguments, FlagId::kRdzvConf, ParseConf));
-  const Conf conf = given_conf.value_or(Conf{});
+  DDL_ASSIGN_OR_RETURN(const std::optional<RdzvConf> given_conf,
+                       ReadFlag(arguments, FlagId::kRdzvConf, ParseRdzvConf));
+  const RdzvConf conf = given_conf.value_or(RdzvConf{});
   config.backend = backend.value_or(config.backend);
   config.job_id = job_id.value_or(config.job_id);
-  config.join_timeout = conf.join_timeout.value_or(conf.timeout.value_or(config.join_timeout));
-  config.heartbeat_timeout = conf.heartbeat_timeout.value_or(config.heartbeat_timeout);
-  config.is_host = conf.is_host;
+  ApplyConf(conf, config, notices);
   DDL_RETURN_IF_ERROR(ApplyNodeRank(arguments, conf, config));
   return ApplyEndpoint(arguments, config, notices);
 }

@@ -120,10 +120,10 @@ absl::StatusOr<double> ParseNumber(std::string_view text, Zero zero) {
 absl::StatusOr<Duration> ParseSeconds(std::string_view text, Zero zero) {
   const absl::StatusOr<double> seconds = ParseNumber(text, zero);
   if (!seconds.ok() || *seconds > kMaxSeconds) {
-    return MustBe(zero == Zero::kAllowed ? "a number of seconds, 0 or more"
-                                         : "a number of seconds above 0");
+    return MustBe(zero == Zero::kAllowed ? "a number of seconds, 0 or more (at most a year)"
+                                         : "a number of seconds above 0 (at most a year)");
   }
-  return std::chrono::duration_cast<Duration>(std::chrono::duration<double>(*seconds));
+  return std::chrono::round<Duration>(std::chrono::duration<double>(*seconds));
 }
 
 absl::StatusOr<bool> ParseBool(std::string_view text) {

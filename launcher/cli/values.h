@@ -23,8 +23,9 @@ absl::StatusOr<std::int64_t> ParseInteger(std::string_view text, std::int64_t mi
 // A finite number of at least 0, or above 0.
 enum class Zero : std::uint8_t { kAllowed, kRefused };
 absl::StatusOr<double> ParseNumber(std::string_view text, Zero zero);
-// Seconds, also a fraction of one; at most kMaxSeconds.
-inline constexpr double kMaxSeconds = 1e9;
+// Seconds, also a fraction of one; at most kMaxSeconds, a year, which is what
+// the wire takes.
+inline constexpr double kMaxSeconds = 366.0 * 24 * 3600;
 absl::StatusOr<Duration> ParseSeconds(std::string_view text, Zero zero);
 // 0/1, true/false, yes/no, on/off, in any case.
 absl::StatusOr<bool> ParseBool(std::string_view text);

@@ -1,7 +1,6 @@
 // Host the coordinator, or find it.
 #include "launcher/net/meeting_place.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "agent/base/host.h"
@@ -16,10 +15,8 @@ absl::StatusOr<std::unique_ptr<Coordinator>> Host(
     const LaunchConfig& config, const std::string& listen_host, std::uint16_t port,
     std::function<void(const core::Explain&)> explain) {
   Coordinator::Options options;
+  options.core.heartbeat_interval = config.heartbeat_interval;
   options.core.heartbeat_timeout = config.heartbeat_timeout;
-  constexpr int kHeartbeatsPerTimeout = 5;
-  options.core.heartbeat_interval =
-      std::min(options.core.heartbeat_interval, config.heartbeat_timeout / kHeartbeatsPerTimeout);
   options.core.only_job = config.job_id;
   options.listen_host = listen_host;
   options.listen_port = port;

@@ -6,6 +6,7 @@
 namespace ddl::cli {
 namespace {
 
+using std::chrono::milliseconds;
 using std::chrono::seconds;
 using testing::AllOf;
 using testing::Contains;
@@ -66,12 +67,11 @@ TEST_F(Meeting, StaticWithMasterAddr_MeetsThereAndNodeZeroHosts) {
   EXPECT_EQ(first.master_addr, "node0");
   EXPECT_EQ(first.master_port, 0) << "the coordinator has it";
   EXPECT_EQ(first.node_rank, 0);
-  EXPECT_EQ(first.is_host, true);
+  EXPECT_FALSE(first.is_host.has_value()) << "only what the user said";
 
   const LaunchConfig second = Config({"--nnodes=2", "--master-addr=node0", "--node-rank=1"});
   EXPECT_EQ(second.endpoint_port, 29500);
   EXPECT_EQ(second.node_rank, 1);
-  EXPECT_EQ(second.is_host, false);
 }
 
 TEST_F(Meeting, StaticWithEndpoint_KeepsAnotherMasterPort) {
@@ -108,10 +108,23 @@ TEST_F(Meeting, BadNnodes_NamesFlagAndValue) {  // 7
   }
 }
 
-TEST_F(Meeting, ElasticRange_IsRefusedAsNotInThisVersion) {
-  EXPECT_THAT(UsageError({"--nnodes=1:3"}),
-              AllOf(HasSubstr("--nnodes=1:3"), HasSubstr("not in this version")));
+TEST_F(Meeting, ElasticRange_IsMinAndMax) {
+  const LaunchConfig config =
+      Config({"--nnodes=2:4", "--rdzv-backend=c10d", "--rdzv-endpoint=node0"});
+  EXPECT_EQ(config.min_nodes, 2);
+  EXPECT_EQ(config.max_nodes, 4);
   EXPECT_EQ(Config({"--nnodes=1:1"}).max_nodes, 1);
+  EXPECT_THAT(UsageError({"--nnodes=1:3"}), HasSubstr("--rdzv-endpoint=HOST[:PORT]"));
+  EXPECT_THAT(UsageError({"--nnodes=1:3", "--standalone"}), HasSubstr("is for one node"));
+  EXPECT_THAT(UsageError({"--nnodes=2:4", "--rdzv-endpoint=h", "--node-rank=4"}),
+              AllOf(HasSubstr("--nnodes=2:4"), HasSubstr("node ranks 0 to 3")));
+}
+
+TEST_F(Meeting, ElasticRangeByStatic_NeedsNoNodeRank) {
+  const LaunchConfig config = Config({"--nnodes=2:4", "--rdzv-endpoint=node0"});
+  EXPECT_EQ(config.backend, RdzvBackend::kStatic);
+  EXPECT_FALSE(config.node_rank.has_value()) << "every node would claim rank 0";
+  EXPECT_EQ(Config({"--nnodes=2:4", "--rdzv-endpoint=h", "--node-rank=3"}).node_rank, 3);
 }
 
 TEST_F(Meeting, BadEndpointOrPort_NamesFlagAndValue) {
@@ -134,26 +147,34 @@ TEST_F(Meeting, BackendsWeDoNotHave_AreRefusedWithWhatToUse) {
 }
 
 TEST_F(Meeting, RdzvConf_IsApplied) {
-  const LaunchConfig config =
-      Config({"--nnodes=2", "--rdzv-backend=c10d", "--rdzv-endpoint=h",
-              "--rdzv-conf=join_timeout=7,heartbeat_timeout=0.5,is_host=1,rank=1,read_timeout=60"});
+  const LaunchCommand command = Launch(
+      {"--nnodes=2", "--rdzv-backend=c10d", "--rdzv-endpoint=h",
+       "--rdzv-conf=join_timeout=7,last_call_timeout=0.25,close_timeout=3,heartbeat_timeout=0.5,"
+       "is_host=1,rank=1,read_timeout=60"});
+  const LaunchConfig& config = command.config;
   EXPECT_EQ(config.join_timeout, seconds(7));
-  EXPECT_EQ(config.heartbeat_timeout, std::chrono::milliseconds(500));
+  EXPECT_EQ(config.last_call_timeout, milliseconds(250));
+  EXPECT_EQ(config.close_timeout, seconds(3));
+  EXPECT_EQ(config.heartbeat_timeout, milliseconds(500));
+  EXPECT_EQ(config.heartbeat_interval, milliseconds(100));
   EXPECT_EQ(config.is_host, true);
   EXPECT_EQ(config.node_rank, 1);
+  EXPECT_THAT(TextsOf(command.notices), Contains(HasSubstr("read_timeout bounds nothing")));
 }
 
-TEST_F(Meeting, RdzvConfTimeout_IsTheStaticNameOfJoinTimeout) {
-  EXPECT_EQ(Config({"--rdzv-conf=timeout=9"}).join_timeout, seconds(9));
-  EXPECT_EQ(Config({"--rdzv-conf=timeout=9,join_timeout=8"}).join_timeout, seconds(8));
+TEST_F(Meeting, RdzvConfNotGiven_HasTheDefaults) {
+  const LaunchConfig config = Config({});
+  EXPECT_EQ(config.join_timeout, seconds(600));
+  EXPECT_EQ(config.last_call_timeout, seconds(5));
+  EXPECT_EQ(config.close_timeout, seconds(5));
+  EXPECT_EQ(config.heartbeat_timeout, seconds(5));
+  EXPECT_EQ(config.heartbeat_interval, seconds(1));
 }
 
-TEST_F(Meeting, RdzvConfNonsense_IsRefused) {
+TEST_F(Meeting, BadRdzvConf_NamesFlagAndKey) {
   EXPECT_THAT(UsageError({"--rdzv-conf=join_timout=7"}),
-              AllOf(HasSubstr("join_timout"), HasSubstr("did you mean join_timeout?")));
-  EXPECT_THAT(UsageError({"--rdzv-conf=join_timeout=x"}), HasSubstr("join_timeout must be"));
-  EXPECT_THAT(UsageError({"--rdzv-conf=join_timeout"}), HasSubstr("KEY=VALUE"));
-  EXPECT_THAT(UsageError({"--rdzv-conf=is_host=maybe"}), HasSubstr("is_host must be 0 or 1"));
+              AllOf(HasSubstr("--rdzv-conf=join_timout=7: no such key: join_timout"),
+                    HasSubstr("did you mean join_timeout?")));
   EXPECT_THAT(UsageError({"--rdzv-conf=rank=0", "--node-rank=0", "--rdzv-conf=rank=1"}),
               HasSubstr("out of range"));
   EXPECT_THAT(
