@@ -4,35 +4,25 @@
 #include <algorithm>
 #include <array>
 #include <csignal>
-#include <ctime>
 #include <string>
 #include <utility>
-#include <variant>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "agent/base/host.h"
 #include "agent/base/ids.h"
 #include "agent/base/status_macros.h"
-#include "agent/client/rendezvous_client.h"
-#include "agent/core/wording.h"
 #include "launcher/exit_code.h"
-#include "launcher/gateway/gateway.h"
 #include "launcher/log.h"
-#include "launcher/net/meeting_place.h"
-#include "launcher/net/port_reservation.h"
+#include "launcher/node_impl.h"
 #include "launcher/poll_until.h"
-#include "launcher/round_values.h"
 #include "launcher/signals.h"
 #include "launcher/worker/failure_report.h"
-#include "launcher/worker/supervisor.h"
-#include "launcher/worker/worker_group.h"
 
 namespace ddl {
 namespace {
 
 constexpr Duration kOwnHostTimeout = std::chrono::seconds(4);
-// How long the host of the coordinator waits for the others' goodbyes.
+// How long a goodbye may take.
 constexpr Duration kLeaveTimeout = std::chrono::seconds(5);
 // After a stop by the user and the end of the workers: how long to wait for the
 // coordinator's word before leaving without it. More than the coordinator's own
@@ -45,80 +35,7 @@ bool IsStopSignal(int signal) {
   return signal != SIGUSR1 && signal != SIGUSR2;
 }
 
-class Node {
- public:
-  Node(const LaunchConfig& config, std::unique_ptr<Supervisor> supervisor, const SignalSet& signals)
-      : config_(config), signals_(signals), host_(HostName()), supervisor_(std::move(supervisor)) {}
-
-  int Run();
-
- private:
-  enum class State : std::uint8_t { kJoining, kRunning, kStopping, kLeaving };
-  struct Result {
-    int exit_code = 0;
-    std::string text;
-    std::optional<core::WorkerFailure> root_cause;
-  };
-
-  absl::Status Join();
-  [[nodiscard]] core::AgentConnected MakeHello(std::uint16_t master_port) const;
-  absl::StatusOr<std::uint16_t> NextMasterPort();
-  void Loop();
-  void Wait() const;
-  void Dispatch(Instant now);
-
-  void OnSignal(int signal, Instant now);
-  void OnWorkerExit(const WorkerExit& exit);
-  void OnGroupIdle();
-  // To the coordinator, now and again after each reconnect until it is
-  // answered: how this round went here.
-  void Report(core::Event outcome);
-
-  void On(const core::Welcome& message);
-  void On(const core::Rejected& message);
-  void On(const core::Waiting& message);
-  void On(const core::Spare& message);
-  void On(const core::RoundStart& message);
-  void On(const core::RoundStop& message);
-  void On(const core::KeyValue& message) { gateway_->OnMessage(message); }
-  void On(const core::BarrierDone& message) { gateway_->OnMessage(message); }
-  void On(const core::PlanReply& message) { gateway_->OnMessage(message); }
-  void On(const core::JobDone& message);
-  void On(const core::Message& message) {
-    std::visit([this](const auto& one) { On(one); }, message);
-  }
-  void On(const ClientNotice& notice) { log::Info(notice.text); }
-  void On(const ClientLost& lost);
-
-  void Finish(Result result);
-  // This node is out of the job, and no result comes any more. `exit_code` is for
-  // when neither the user's stop nor a cause it was told of says better.
-  void LosePlace(int exit_code, std::string text);
-  void SayProgress() const;
-  [[nodiscard]] bool done() const;
-  void FlushConsole();
-  int Leave();
-
-  const LaunchConfig& config_;
-  const SignalSet& signals_;
-  const std::string host_;
-  std::unique_ptr<Supervisor> supervisor_;  // given to group_
-  MeetingPlace place_;
-  std::unique_ptr<Gateway> gateway_;
-  std::unique_ptr<WorkerGroup> group_;
-  std::unique_ptr<RendezvousClient> client_;
-  std::optional<PortReservation> master_port_;
-
-  State state_ = State::kJoining;
-  std::int64_t round_ = 0;
-  bool group_was_running_ = false;
-  std::optional<core::Event> outcome_;
-  std::vector<core::WorkerFailure> failures_;  // this node's, of this round
-  int stop_signal_ = 0;
-  std::optional<Instant> leave_without_result_at_;
-  std::optional<core::WorkerFailure> told_cause_;  // of a round that is not restarted
-  std::optional<Result> result_;
-};
+}  // namespace
 
 // MASTER_PORT if rank 0 of the next round is here: the user's on a single node,
 // else a fresh one, so that nothing left of the last round is in the way.
@@ -146,6 +63,7 @@ core::AgentConnected Node::MakeHello(std::uint16_t master_port) const {
   hello.max_nodes = config_.max_nodes;
   hello.max_restarts = config_.max_restarts;
   hello.join_timeout = config_.join_timeout;
+  hello.last_call_timeout = config_.last_call_timeout;
   hello.stop_grace = config_.shutdown_timeout;
   hello.plan = config_.plan;
   hello.master_port = master_port;
@@ -243,10 +161,18 @@ void Node::Dispatch(Instant now) {
   for (const ClientEvent& event : client_->OnReady(now)) {
     std::visit([this](const auto& one) { On(one); }, event);
   }
+  // The coordinator's own host needs no lease: nobody can replace it while it
+  // stands still.
+  if (place_.coordinator == nullptr) {
+    group_->SetLease(client_->lease_until().value_or(Instant::max()));
+  }
   gateway_->OnReady(now);
   if (group_was_running_ && group_->idle()) {
     group_was_running_ = false;
     OnGroupIdle();
+  }
+  if (stop_signal_ != 0 && StopsAlone() && group_->idle()) {
+    FinishAlone();
   }
   if (stop_signal_ != 0 && !result_.has_value() && group_->idle() &&
       !leave_without_result_at_.has_value()) {
@@ -273,8 +199,8 @@ void Node::OnSignal(int signal, Instant now) {
     return;
   }
   stop_signal_ = signal;
-  if (state_ == State::kJoining) {
-    // Nothing runs yet: this node goes, the others may wait for another.
+  if (state_ == State::kJoining || parked_) {
+    // Nothing runs here: this node goes, the others may wait for another.
     Finish({kSignalExitBase + signal, absl::StrCat("stopped by ", SignalSet::Name(signal)),
             std::nullopt});
     return;
@@ -283,156 +209,15 @@ void Node::OnSignal(int signal, Instant now) {
       SignalSet::Name(signal), ": stopping the workers (at most ",
       std::chrono::duration_cast<std::chrono::seconds>(config_.shutdown_timeout).count(),
       " s; a second signal kills them at once)"));
-  client_->Send(core::StopRequested{{}, signal});
+  client_->Send(core::StopRequested{{}, signal, StopsAlone()});
   group_->Stop(now);
 }
 
-void Node::Report(core::Event outcome) {
-  outcome_ = std::move(outcome);
-  client_->Send(*outcome_);
-}
-
-void Node::On(const core::Welcome& /*message*/) {
-  if (outcome_.has_value()) {
-    client_->Send(*outcome_);
-  }
-  if (stop_signal_ != 0) {
-    client_->Send(core::StopRequested{{}, stop_signal_});
-  }
-  gateway_->Resend();
-}
-
-void Node::On(const core::RoundStart& message) {
-  if (message.round <= round_ || state_ == State::kLeaving || !group_->idle()) {
-    return;  // repeated after a reconnect
-  }
-  round_ = message.round;
-  state_ = State::kRunning;
-  failures_.clear();
-  outcome_.reset();
-  if (stop_signal_ != 0) {
-    return;  // the stop crossed it on the way: the answer to it is RoundStop
-  }
-  gateway_->BeginRound(message, place_.own_address);
-  const RoundInfo info = ToRoundInfo(message, config_.job_id, gateway_->target());
-  log::Debug(absl::StrCat("round ", info.round, ": node ", info.node_rank, " of ", info.num_nodes,
-                          ", ranks ", info.first_rank, " to ", info.first_rank + info.nproc - 1,
-                          " of ", info.world_size, ", master ", info.master_addr, ":",
-                          info.master_port));
-  if (info.plan.has_value() && info.node_rank == 0) {
-    log::Info(
-        absl::StrCat("plan: ", plan::Describe(*info.plan), " [", plan::Hash(*info.plan), "]"));
-  }
-  group_was_running_ = true;
-  if (const absl::Status status = group_->Start(info); !status.ok()) {
-    WorkerExit exit;
-    exit.rank = info.first_rank;
-    exit.wall_time_s = std::time(nullptr);
-    exit.exit_code = ExitCodeFor(status);
-    exit.error_text = std::string(status.message());
-    OnWorkerExit(exit);
-  }
-}
-
-void Node::OnWorkerExit(const WorkerExit& exit) {
-  // Once the round is over we end the workers ourselves: by these two signals.
-  const bool by_us = (state_ != State::kRunning || stop_signal_ != 0) &&
-                     (exit.term_signal == SIGTERM || exit.term_signal == SIGKILL);
-  if (exit.ok() || by_us) {
-    return;
-  }
-  failures_.push_back(ToFailure(exit, host_));
-  if (failures_.size() == 1 && state_ == State::kRunning) {
-    Report(core::WorkerFailed{{}, round_, failures_.back()});
-  }
-}
-
-void Node::OnGroupIdle() {
-  if (state_ == State::kRunning) {
-    if (failures_.empty() && stop_signal_ == 0) {
-      Report(core::WorkersSucceeded{{}, round_});
-    }
-    return;
-  }
-  if (state_ == State::kStopping) {
-    if (const auto master_port = NextMasterPort(); master_port.ok()) {
-      client_->SetMasterPort(*master_port);
-    } else {
-      log::Warn(std::string(master_port.status().message()));
-    }
-    Report(core::RoundStopped{{}, round_});
-  }
-}
-
-void Node::On(const core::RoundStop& message) {
-  const bool known = message.round == round_ && state_ == State::kStopping;
-  if (message.round < round_ || known || state_ == State::kLeaving) {
-    return;
-  }
-  round_ = message.round;  // perhaps one whose start was lost with a stream
-  state_ = State::kStopping;
-  if (!message.will_restart) {
-    told_cause_ = message.root_cause;
-  }
-  SayProgress();
-  // Workers that wait in a call must hear of it, to end within their grace.
-  gateway_->EndRound("the round is over: " + message.text);
-  if (message.will_restart) {
-    log::Warn(absl::StrCat(message.text, "; restarting"));
-  } else if (message.reason != core::Reason::kStoppedByUser || stop_signal_ == 0) {
-    log::Warn(message.text);
-  }
-  if (group_->idle()) {
-    group_was_running_ = false;
-    OnGroupIdle();
-  } else {
-    group_->Stop(MonotonicNow());
-  }
-}
-
-void Node::On(const core::JobDone& message) {
-  const int exit_code = stop_signal_ != 0 ? kSignalExitBase + stop_signal_ : message.exit_code;
-  Finish({exit_code, message.exit_code == 0 ? "" : message.text, message.root_cause});
-}
-
-void Node::On(const core::Waiting& message) {
-  log::Info(message.text);
-}
-
-void Node::On(const core::Spare& message) {
-  log::Info(message.text);
-}
-
-void Node::On(const core::Rejected& message) {
-  const bool is_usage = message.reason == core::Reason::kTermsDiffer ||
-                        message.reason == core::Reason::kPlanDiffers ||
-                        message.reason == core::Reason::kPlanImpossible ||
-                        message.reason == core::Reason::kNodeRankOutOfRange ||
-                        message.reason == core::Reason::kInvalid;
-  LosePlace(is_usage ? kExitUsage : kExitFailure, message.text);
-}
-
-void Node::On(const ClientLost& lost) {
-  LosePlace(kExitFailure, std::string(lost.status.message()));
-}
-
-void Node::LosePlace(int exit_code, std::string text) {
-  // Others may take this node's place from now on: no grace for its workers.
-  if (!group_->idle()) {
-    group_->Kill();
-  }
-  if (stop_signal_ != 0) {
-    exit_code = kSignalExitBase + stop_signal_;
-  } else if (told_cause_.has_value()) {
-    exit_code = core::ExitCodeOf(*told_cause_);
-  }
-  Finish({exit_code, std::move(text), told_cause_});
-}
-
-void Node::SayProgress() const {
-  if (const auto progress = gateway_->progress(0); progress.has_value()) {
-    log::Info(absl::StrCat("local rank 0 had reported step ", progress->step));
-  }
+void Node::FinishAlone() {
+  Finish({kSignalExitBase + stop_signal_,
+          absl::StrCat("stopped by ", SignalSet::Name(stop_signal_),
+                       "; the job goes on without this node"),
+          std::nullopt});
 }
 
 void Node::Finish(Result result) {
@@ -481,13 +266,11 @@ int Node::Leave() {
     client_->OnReady(MonotonicNow());
   }
   if (place_.coordinator != nullptr) {
-    place_.coordinator->WaitUntilIdle(kLeaveTimeout);
+    place_.coordinator->WaitUntilIdle(config_.close_timeout);
   }
   FlushConsole();
   return result_->exit_code;
 }
-
-}  // namespace
 
 int RunNode(const LaunchConfig& config, std::unique_ptr<Supervisor> supervisor,
             const SignalSet& signals) {

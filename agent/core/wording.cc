@@ -2,6 +2,7 @@
 #include "agent/core/wording.h"
 
 #include <chrono>
+#include <cmath>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -18,7 +19,9 @@ constexpr std::int32_t kUnknownFailureCode = 1;
 }  // namespace
 
 std::string InSeconds(Duration duration) {
-  return absl::StrCat(std::chrono::duration<double>(duration).count(), " s");
+  constexpr double kHundredths = 100;
+  const double seconds = std::chrono::duration<double>(duration).count();
+  return absl::StrCat(std::round(seconds * kHundredths) / kHundredths, " s");
 }
 
 std::string ShortIncarnation(const std::string& incarnation) {

@@ -1,0 +1,117 @@
+// Node: the class behind RunNode. node.cc has its start, its loop, the user's
+// signals and its end; node_rounds.cc what the coordinator says and what becomes
+// of the workers. One thread owns it.
+#ifndef DDLAUNCH_LAUNCHER_NODE_IMPL_H_
+#define DDLAUNCH_LAUNCHER_NODE_IMPL_H_
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "agent/base/clock.h"
+#include "agent/base/host.h"
+#include "agent/client/rendezvous_client.h"
+#include "agent/core/types.h"
+#include "launcher/gateway/gateway.h"
+#include "launcher/launch_config.h"
+#include "launcher/log.h"
+#include "launcher/net/meeting_place.h"
+#include "launcher/net/port_reservation.h"
+#include "launcher/signals.h"
+#include "launcher/worker/supervisor.h"
+#include "launcher/worker/worker_group.h"
+
+namespace ddl {
+
+class Node {
+ public:
+  Node(const LaunchConfig& config, std::unique_ptr<Supervisor> supervisor, const SignalSet& signals)
+      : config_(config), signals_(signals), host_(HostName()), supervisor_(std::move(supervisor)) {}
+
+  int Run();
+
+ private:
+  enum class State : std::uint8_t { kJoining, kRunning, kStopping, kLeaving };
+  struct Result {
+    int exit_code = 0;
+    std::string text;
+    std::optional<core::WorkerFailure> root_cause;
+  };
+
+  absl::Status Join();
+  [[nodiscard]] core::AgentConnected MakeHello(std::uint16_t master_port) const;
+  absl::StatusOr<std::uint16_t> NextMasterPort();
+  void Loop();
+  void Wait() const;
+  void Dispatch(Instant now);
+
+  void OnSignal(int signal, Instant now);
+  void OnWorkerExit(const WorkerExit& exit);
+  void OnGroupIdle();
+  // To the coordinator, now and again after each reconnect until it is
+  // answered: how this round went here.
+  void Report(core::Event outcome);
+
+  void On(const core::Welcome& message);
+  void On(const core::Rejected& message);
+  void On(const core::Waiting& message);
+  void On(const core::Spare& message);
+  void On(const core::RoundStart& message);
+  void On(const core::RoundStop& message);
+  void On(const core::KeyValue& message) { gateway_->OnMessage(message); }
+  void On(const core::BarrierDone& message) { gateway_->OnMessage(message); }
+  void On(const core::PlanReply& message) { gateway_->OnMessage(message); }
+  void On(const core::JobDone& message);
+  void On(const core::Message& message) {
+    std::visit([this](const auto& one) { On(one); }, message);
+  }
+  void On(const ClientNotice& notice) { log::Info(notice.text); }
+  void On(const ClientLost& lost);
+
+  void Finish(Result result);
+  void FinishAlone();
+  // This node is out of the job, and no result comes any more. `exit_code` is for
+  // when neither the user's stop nor a cause it was told of says better.
+  void LosePlace(int exit_code, std::string text);
+  void SayProgress() const;
+  void SayChange(const core::RoundStart& message) const;
+  [[nodiscard]] bool done() const;
+  void FlushConsole();
+  int Leave();
+  // A stop signal takes only this node out of the job.
+  [[nodiscard]] bool StopsAlone() const {
+    return config_.min_nodes < config_.max_nodes && place_.coordinator == nullptr;
+  }
+
+  const LaunchConfig& config_;
+  const SignalSet& signals_;
+  const std::string host_;
+  std::unique_ptr<Supervisor> supervisor_;  // given to group_
+  MeetingPlace place_;
+  std::unique_ptr<Gateway> gateway_;
+  std::unique_ptr<WorkerGroup> group_;
+  std::unique_ptr<RendezvousClient> client_;
+  std::optional<PortReservation> master_port_;
+
+  State state_ = State::kJoining;
+  std::int64_t round_ = 0;
+  std::int32_t world_size_ = 0;  // of round_
+  bool parked_ = false;          // a spare
+  bool group_was_running_ = false;
+  std::optional<core::Event> outcome_;
+  std::vector<core::WorkerFailure> failures_;  // this node's, of this round
+  int stop_signal_ = 0;
+  std::optional<Instant> leave_without_result_at_;
+  std::optional<core::WorkerFailure> told_cause_;  // of a round that is not restarted
+  std::optional<Result> result_;
+};
+
+}  // namespace ddl
+
+#endif  // DDLAUNCH_LAUNCHER_NODE_IMPL_H_

@@ -1,0 +1,189 @@
+// Node, its rounds: what the coordinator says, and what becomes of the workers.
+#include <csignal>
+#include <ctime>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "agent/core/wording.h"
+#include "launcher/exit_code.h"
+#include "launcher/node_impl.h"
+#include "launcher/round_values.h"
+
+namespace ddl {
+
+void Node::Report(core::Event outcome) {
+  outcome_ = std::move(outcome);
+  client_->Send(*outcome_);
+}
+
+void Node::On(const core::Welcome& /*message*/) {
+  if (outcome_.has_value()) {
+    client_->Send(*outcome_);
+  }
+  if (stop_signal_ != 0) {
+    client_->Send(core::StopRequested{{}, stop_signal_, StopsAlone()});
+  }
+  gateway_->Resend();
+}
+
+void Node::On(const core::RoundStart& message) {
+  if (message.round <= round_ || state_ == State::kLeaving || !group_->idle()) {
+    return;  // repeated after a reconnect
+  }
+  SayChange(message);
+  round_ = message.round;
+  world_size_ = message.world_size;
+  parked_ = false;
+  state_ = State::kRunning;
+  failures_.clear();
+  outcome_.reset();
+  if (stop_signal_ != 0) {
+    return;  // the stop crossed it on the way: the answer to it is RoundStop
+  }
+  gateway_->BeginRound(message, place_.own_address);
+  const RoundInfo info = ToRoundInfo(message, config_.job_id, gateway_->target());
+  log::Debug(absl::StrCat("round ", info.round, ": node ", info.node_rank, " of ", info.num_nodes,
+                          ", ranks ", info.first_rank, " to ", info.first_rank + info.nproc - 1,
+                          " of ", info.world_size, ", master ", info.master_addr, ":",
+                          info.master_port));
+  if (info.plan.has_value() && info.node_rank == 0) {
+    log::Info(
+        absl::StrCat("plan: ", plan::Describe(*info.plan), " [", plan::Hash(*info.plan), "]"));
+  }
+  group_was_running_ = true;
+  if (const absl::Status status = group_->Start(info); !status.ok()) {
+    WorkerExit exit;
+    exit.rank = info.first_rank;
+    exit.wall_time_s = std::time(nullptr);
+    exit.exit_code = ExitCodeFor(status);
+    exit.error_text = std::string(status.message());
+    OnWorkerExit(exit);
+  }
+}
+
+void Node::OnWorkerExit(const WorkerExit& exit) {
+  // Once the round is over we end the workers ourselves: by these two signals.
+  const bool by_us = (state_ != State::kRunning || stop_signal_ != 0 || group_->lease_passed()) &&
+                     (exit.term_signal == SIGTERM || exit.term_signal == SIGKILL);
+  if (exit.ok() || by_us) {
+    return;
+  }
+  failures_.push_back(ToFailure(exit, host_));
+  if (failures_.size() == 1 && state_ == State::kRunning) {
+    Report(core::WorkerFailed{{}, round_, failures_.back()});
+  }
+}
+
+void Node::OnGroupIdle() {
+  if (state_ == State::kRunning && group_->lease_passed()) {
+    log::Warn(
+        "the workers were killed: this ddlaunch stood still, or was cut off from the coordinator, "
+        "for so long that others may have their ranks by now");
+    state_ = State::kStopping;
+  }
+  if (state_ == State::kRunning) {
+    if (failures_.empty() && stop_signal_ == 0) {
+      Report(core::WorkersSucceeded{{}, round_});
+    }
+    return;
+  }
+  if (state_ == State::kStopping) {
+    if (const auto master_port = NextMasterPort(); master_port.ok()) {
+      client_->SetMasterPort(*master_port);
+    } else {
+      log::Warn(std::string(master_port.status().message()));
+    }
+    Report(core::RoundStopped{{}, round_});
+  }
+}
+
+// What is different from this node's last round.
+void Node::SayChange(const core::RoundStart& message) const {
+  if (round_ == 0 && config_.min_nodes == config_.max_nodes) {
+    return;
+  }
+  log::Info(absl::StrCat("round ", message.round, ": ", message.num_nodes,
+                         message.num_nodes == 1 ? " node, " : " nodes, ", "world size ",
+                         message.world_size,
+                         world_size_ == 0 || world_size_ == message.world_size
+                             ? ""
+                             : absl::StrCat(" (was ", world_size_, ")"),
+                         ", restart ", message.restart_count, " of ", message.max_restarts));
+}
+
+void Node::On(const core::RoundStop& message) {
+  const bool known = message.round == round_ && state_ == State::kStopping;
+  if (message.round < round_ || known || state_ == State::kLeaving) {
+    return;
+  }
+  round_ = message.round;  // perhaps one whose start was lost with a stream
+  state_ = State::kStopping;
+  if (!message.will_restart) {
+    told_cause_ = message.root_cause;
+  }
+  SayProgress();
+  // Workers that wait in a call must hear of it, to end within their grace.
+  gateway_->EndRound("the round is over: " + message.text);
+  if (message.reason == core::Reason::kNodeJoined) {
+    log::Info(message.text);
+  } else if (message.will_restart) {
+    log::Warn(absl::StrCat(message.text, "; restarting"));
+  } else if (message.reason != core::Reason::kStoppedByUser || stop_signal_ == 0) {
+    log::Warn(message.text);
+  }
+  if (group_->idle()) {
+    group_was_running_ = false;
+    OnGroupIdle();
+  } else {
+    group_->Stop(MonotonicNow());
+  }
+}
+
+void Node::On(const core::JobDone& message) {
+  const int exit_code = stop_signal_ != 0 ? kSignalExitBase + stop_signal_ : message.exit_code;
+  Finish({exit_code, message.exit_code == 0 ? "" : message.text, message.root_cause});
+}
+
+void Node::On(const core::Waiting& message) {
+  log::Info(message.text);
+}
+
+void Node::On(const core::Spare& message) {
+  parked_ = true;
+  log::Info(message.text);
+}
+
+void Node::On(const core::Rejected& message) {
+  const bool is_usage = message.reason == core::Reason::kTermsDiffer ||
+                        message.reason == core::Reason::kPlanDiffers ||
+                        message.reason == core::Reason::kPlanImpossible ||
+                        message.reason == core::Reason::kNodeRankOutOfRange ||
+                        message.reason == core::Reason::kInvalid;
+  LosePlace(is_usage ? kExitUsage : kExitFailure, message.text);
+}
+
+void Node::On(const ClientLost& lost) {
+  LosePlace(kExitFailure, std::string(lost.status.message()));
+}
+
+void Node::LosePlace(int exit_code, std::string text) {
+  // Others may take this node's place from now on: no grace for its workers.
+  if (!group_->idle()) {
+    group_->Kill();
+  }
+  if (stop_signal_ != 0) {
+    exit_code = kSignalExitBase + stop_signal_;
+  } else if (told_cause_.has_value()) {
+    exit_code = core::ExitCodeOf(*told_cause_);
+  }
+  Finish({exit_code, std::move(text), told_cause_});
+}
+
+void Node::SayProgress() const {
+  if (const auto progress = gateway_->progress(0); progress.has_value()) {
+    log::Info(absl::StrCat("local rank 0 had reported step ", progress->step));
+  }
+}
+
+}  // namespace ddl
