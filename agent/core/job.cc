@@ -119,13 +119,12 @@ std::optional<Rejected> Job::RefuseForPlace(const AgentConnected& hello) const {
     return std::nullopt;
   }
   const std::string spares =
-      max_nodes == 1 ? std::string() : absl::StrCat(" and ", max_nodes - 1, " spare");
+      max_nodes == 1 ? std::string() : absl::StrCat(" and ", Counted(max_nodes - 1, "spare"));
   return Rejected{
       Reason::kJobFull,
-      absl::StrCat("job '", hello.agent.job_id, "' has all its ", max_nodes,
-                   max_nodes == 1 ? " node" : " nodes", spares, " (", NameHosts(), "); host ",
-                   hello.host, " is one too many; if it belongs to another job, give that ",
-                   "another --rdzv-id")};
+      absl::StrCat("job '", hello.agent.job_id, "' has all its ", Counted(max_nodes, "node"),
+                   spares, " (", NameHosts(), "); host ", hello.host,
+                   " is one too many; if it belongs to another job, give that another --rdzv-id")};
 }
 
 void Job::Join(Turn& turn, const AgentConnected& hello) {
@@ -143,7 +142,7 @@ void Job::Join(Turn& turn, const AgentConnected& hello) {
        Welcome{options_.heartbeat_interval, options_.heartbeat_timeout, options_.reconnect_grace});
   Say(turn, Reason::kJoined,
       absl::StrCat("host ", hello.host, " (", ShortIncarnation(incarnation), ") joined with ",
-                   hello.nproc, hello.nproc == 1 ? " worker: " : " workers: ", CountNodes()));
+                   Counted(hello.nproc, "worker"), ": ", CountNodes()));
   Arm(turn, TimerKind::kHeartbeat, incarnation, turn.now + options_.heartbeat_timeout);
   if (state_ == State::kGathering || state_ == State::kForming) {
     ArmJoin(turn, agent);
@@ -361,7 +360,7 @@ void Job::TakeOut(Turn& turn, Agent& agent, std::int32_t signal) {
   }
   Say(turn, Reason::kNodeLeft, text);
   if (state_ == State::kForming && member) {
-    AbandonForming(turn);
+    AbandonForming(turn, Reason::kNodeLeft);
   } else if (state_ == State::kGathering) {
     GatherOn(turn, nullptr);
   }

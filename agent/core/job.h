@@ -183,7 +183,7 @@ class Job {
   // came (back) and is told in any case; may be null.
   void GatherOn(Turn& turn, const Agent* newcomer);
   bool TryForm(Turn& turn);
-  void AbandonForming(Turn& turn);
+  void AbandonForming(Turn& turn, Reason reason);
   void StartRound(Turn& turn);
   void ArmJoin(Turn& turn, Agent& agent);
   void OnJoinTimer(Turn& turn);

@@ -288,9 +288,10 @@ bool Job::TryForm(Turn& turn) {
   state_ = State::kForming;
   round.persist_sequence = PersistNow(turn, /*ended=*/false);
   round.store_deadline = turn.now + options_.store_timeout;
-  std::string text = absl::StrCat("round ", round.number, ": ", seated.size(), " nodes (",
-                                  round.NameHosts(), "), ", round.world_size, " ranks, restart ",
-                                  restart_count_, " of ", first_.max_restarts);
+  std::string text = absl::StrCat("round ", round.number, ": ",
+                                  Counted(static_cast<std::int64_t>(seated.size()), "node"), " (",
+                                  round.NameHosts(), "), ", Counted(round.world_size, "rank"),
+                                  ", restart ", restart_count_, " of ", first_.max_restarts);
   if (round.agreed.plan.has_value()) {
     absl::StrAppend(&text, ", ", plan::Describe(*round.agreed.plan));
   }
@@ -300,10 +301,10 @@ bool Job::TryForm(Turn& turn) {
   return true;
 }
 
-// A member went before the round began. Its number is used up.
-void Job::AbandonForming(Turn& turn) {
-  Say(turn, Reason::kNodeLost,
-      absl::StrCat("round ", round_->number, " is given up before it began"));
+// A member went before the round began, or a node came that can still be taken
+// in. The round's number is used up.
+void Job::AbandonForming(Turn& turn, Reason reason) {
+  Say(turn, reason, absl::StrCat("round ", round_->number, " is given up before it began"));
   state_ = State::kGathering;
   round_.reset();
   spares_.clear();

@@ -129,7 +129,7 @@ void Job::AfterRemoval(Turn& turn, const Agent& agent, const Departure& departur
     case State::kForming:
       if (member != nullptr) {
         last_departure_ = departure.text;
-        AbandonForming(turn);
+        AbandonForming(turn, departure.reason);
       }
       return;
     case State::kRunning:

@@ -17,7 +17,7 @@ void Job::Admit(Turn& turn, Agent& agent) {
       return;
     case State::kForming:
       if (has_room) {  // nobody has started yet: form it anew
-        AbandonForming(turn);
+        AbandonForming(turn, Reason::kNodeJoined);
       } else {
         Park(turn, agent);
       }
@@ -89,9 +89,11 @@ void Job::Unpark(Turn& turn, std::int64_t arrival) {
 
 void Job::TellPlace(Turn& turn, Agent& agent, std::int32_t place) const {
   Tell(turn, RefOf(agent),
-       Spare{place, absl::StrCat("spare ", place, " of job '", first_.agent.job_id, "': round ",
-                                 round_->number, " has its ", round_->members.size(), " nodes (",
-                                 round_->NameHosts(), "); this node takes over when one is lost")});
+       Spare{place,
+             absl::StrCat("spare ", place, " of job '", first_.agent.job_id, "': round ",
+                          round_->number, " has its ",
+                          Counted(static_cast<std::int64_t>(round_->members.size()), "node"), " (",
+                          round_->NameHosts(), "); this node takes over when one is lost")});
 }
 
 void Job::RepeatPlace(Turn& turn, Agent& agent) {

@@ -51,8 +51,8 @@ void Job::On(Turn& turn, const WorkersSucceeded& succeeded) {
   ++round_->num_succeeded;
   Say(turn, Reason::kAllSucceeded,
       absl::StrCat("all workers of host ", member->host, " (node rank ", member->node_rank,
-                   ") succeeded: ", round_->num_succeeded, " of ", round_->members.size(),
-                   " nodes"));
+                   ") succeeded: ", round_->num_succeeded, " of ",
+                   Counted(static_cast<std::int64_t>(round_->members.size()), "node")));
   if (round_->num_succeeded == round_->members.size()) {
     End(turn, MakeDone(Reason::kAllSucceeded, 0, "all workers succeeded"));
   }

@@ -21,7 +21,7 @@ struct Candidate {
 // nothing. Those who held a rank go before newcomers, then order of arrival.
 // A pinned rank is honoured; else the rank held; else the lowest hole. A pin
 // beyond `seats` (an elastic job that runs with fewer nodes) takes the highest
-// free seat, so that pinned nodes keep their order. Of two that pin the same
+// free seat. Of two that pin the same
 // rank the later gets no seat.
 [[nodiscard]] std::vector<std::optional<std::size_t>> AssignNodeRanks(
     const std::vector<Candidate>& candidates, std::int32_t seats);

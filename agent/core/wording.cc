@@ -24,6 +24,10 @@ std::string InSeconds(Duration duration) {
   return absl::StrCat(std::round(seconds * kHundredths) / kHundredths, " s");
 }
 
+std::string Counted(std::int64_t count, const char* noun) {
+  return absl::StrCat(count, " ", noun, count == 1 ? "" : "s");
+}
+
 std::string ShortIncarnation(const std::string& incarnation) {
   return incarnation.substr(0, kShortIncarnationChars);
 }

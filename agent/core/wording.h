@@ -19,6 +19,9 @@ inline constexpr std::size_t kMaxNamed = 16;
 // "5 s", "0.25 s"
 [[nodiscard]] std::string InSeconds(Duration duration);
 
+// "1 node", "2 nodes"
+[[nodiscard]] std::string Counted(std::int64_t count, const char* noun);
+
 // The first characters of an incarnation: enough to tell two apart.
 [[nodiscard]] std::string ShortIncarnation(const std::string& incarnation);
 

@@ -108,7 +108,7 @@ bool Transcript::RunOnAgent(const Command& command) {
   } else if (command.verb == "leave") {
     Give(AgentLeft{agent, Text(values, "why", "")});
   } else if (command.verb == "stop") {
-    Give(StopRequested{agent, Number32(values, "signal", 0)});
+    Give(StopRequested{agent, Number32(values, "signal", 0), values.contains("only")});
   } else {
     return false;
   }
@@ -157,8 +157,11 @@ AgentConnected Transcript::MakeHello(const Command& command) const {
   hello.min_nodes = Number32(values, "min", hello.max_nodes);
   hello.max_restarts = Number32(values, "restarts", 0);
   hello.join_timeout = ParseSeconds(Text(values, "join", "60s"));
+  hello.last_call_timeout = ParseSeconds(Text(values, "call", "5s"));
   hello.stop_grace = ParseSeconds(Text(values, "grace", "10s"));
   hello.plan = ParsePlan(values);
+  hello.last_round = Number(values, "round", 0);
+  hello.restart_count = Number32(values, "count", 0);
   if (values.contains("rank")) {
     hello.node_rank = Number32(values, "rank", 0);
   }

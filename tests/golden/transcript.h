@@ -3,14 +3,15 @@
 //
 //   set nodes=2 restarts=1 ...      defaults of the connects that follow
 //   connect a [host= addr= nproc= rank= nodes= min= restarts= join= grace=
-//              batch= job=]         Hello; without values as the defaults
+//              call= batch= job=    Hello; without values as the defaults
+//              round= count=]       (from a round of another coordinator's life)
 //   port a 5001                     its master port; `heard a` without one
 //   disconnect a | leave a why=x    the stream broke | goodbye
 //   failed a round=1 rank=1 [local=0] [exit=3] [signal=9]
 //   succeeded a round=1 | stopped a round=1
 //   put a round=1 key=k value=v | get a round=1 key=k
 //   barrier a round=1 name=x | propose a round=1 batch=64
-//   stop a signal=2
+//   stop a signal=2 [only=yes]      the user stopped it | took the node out
 //   tick 5s [alive=a,b]             time passes; those named send heartbeats
 //   store hold | store answer       the store stops answering | catches up
 //

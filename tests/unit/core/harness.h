@@ -9,6 +9,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -23,6 +24,7 @@ inline constexpr char kJob[] = "j";
 
 class Harness : public ::testing::Test {
  protected:
+  explicit Harness(Options options = {}) : options_(std::move(options)) {}
   // A Hello of a fixed-size job: host "host-<name>", 2 workers, 60 s to join.
   static AgentConnected Hello(const std::string& name, std::int32_t nodes,
                               std::int32_t max_restarts = 0);
@@ -74,7 +76,7 @@ class Harness : public ::testing::Test {
   void Clear();
   [[nodiscard]] Job::State StateOfJob() const;
 
-  Options options_;
+  const Options options_;
   Rendezvous rendezvous_{options_};
   Instant now_{};
   bool hold_store_ = false;

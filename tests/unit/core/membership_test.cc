@@ -51,6 +51,13 @@ TEST(AssignNodeRanks, TooFew_LeavesHoles) {
               ElementsAre(Optional(1), std::nullopt, Optional(0)));
 }
 
+TEST(AssignNodeRanks, PinsBeyondTheSeats_KeepTheirOrder) {
+  EXPECT_THAT(AssignNodeRanks({Pinned(0, 3), Pinned(1, 0), Free(2)}, 3),
+              ElementsAre(Optional(1), Optional(2), Optional(0)));
+  EXPECT_THAT(AssignNodeRanks({Pinned(0, 5), Pinned(1, 7)}, 2),
+              ElementsAre(Optional(0), Optional(1)));
+}
+
 TEST(AssignNodeRanks, SamePinTwice_TheLaterGetsNoSeat) {
   EXPECT_THAT(AssignNodeRanks({Pinned(1, 1), Pinned(0, 1)}, 2),
               ElementsAre(std::nullopt, Optional(1)));

@@ -1,0 +1,302 @@
+// Elastic jobs: when a round forms with fewer than all, who waits as a spare, and
+// how nodes come, leave and are replaced while the job lives.
+#include "tests/unit/core/harness.h"
+
+namespace ddl::core {
+namespace {
+
+class JobElastic : public Harness {
+ protected:
+  static AgentConnected Elastic(const std::string& name, std::int32_t min, std::int32_t max,
+                                std::int32_t max_restarts = 0) {
+    AgentConnected hello = Hello(name, max, max_restarts);
+    hello.min_nodes = min;
+    hello.last_call_timeout = 5 * kSecond;
+    return hello;
+  }
+
+  // "a" and "b" run round 1 of a job of 1 to `max` nodes.
+  void StartTwo(std::int32_t max, std::int32_t max_restarts = 0) {
+    Connect(Elastic("a", 1, max, max_restarts));
+    Connect(Elastic("b", 1, max, max_restarts));
+    PassAlive(5 * kSecond, {"a", "b"});
+    ASSERT_EQ(StateOfJob(), Job::State::kRunning);
+    Clear();
+  }
+};
+
+TEST_F(JobElastic, MinReached_FormsWhenTheLastCallIsOver) {
+  Connect(Elastic("a", 2, 4));
+  PassAlive(20 * kSecond, {"a"});
+  EXPECT_EQ(StateOfJob(), Job::State::kGathering);
+  Connect(Elastic("b", 2, 4));
+  EXPECT_NE(Told<Waiting>("a")->text.find("starting in 5 s"), std::string::npos);
+  PassAlive(4 * kSecond, {"a", "b"});
+  Connect(Elastic("c", 2, 4));
+  EXPECT_EQ(StateOfJob(), Job::State::kGathering);
+  PassAlive(kSecond, {"a", "b", "c"});
+  ASSERT_EQ(StateOfJob(), Job::State::kRunning);
+  EXPECT_EQ(Told<RoundStart>("c")->num_nodes, 3);
+}
+
+TEST_F(JobElastic, MaxReached_FormsAtOnce) {
+  Connect(Elastic("a", 1, 2));
+  Connect(Elastic("b", 1, 2));
+  EXPECT_EQ(Told<RoundStart>("b")->num_nodes, 2);
+}
+
+TEST_F(JobElastic, MinLostDuringTheLastCall_TheCallBeginsAnew) {
+  Connect(Elastic("a", 2, 3));
+  Connect(Elastic("b", 2, 3));
+  PassAlive(4 * kSecond, {"a", "b"});
+  Leave("b");
+  PassAlive(4 * kSecond, {"a"});
+  Connect(Elastic("c", 2, 3));
+  PassAlive(4 * kSecond, {"a", "c"});
+  EXPECT_EQ(StateOfJob(), Job::State::kGathering);
+  PassAlive(kSecond, {"a", "c"});
+  EXPECT_EQ(StateOfJob(), Job::State::kRunning);
+}
+
+TEST_F(JobElastic, TooFewUntilTheJoinTimeout_SaysHowManyAreMissing) {
+  Connect(Elastic("a", 2, 4));
+  PassAlive(60 * kSecond, {"a"});
+  ASSERT_TRUE(Told<JobDone>("a").has_value());
+  EXPECT_EQ(Told<JobDone>("a")->reason, Reason::kJoinTimeout);
+  EXPECT_NE(Told<JobDone>("a")->text.find("1 of 2 to 4 nodes"), std::string::npos);
+  EXPECT_NE(Told<JobDone>("a")->text.find("at least 1 more"), std::string::npos);
+}
+
+TEST_F(JobElastic, LastCallLongerThanTheJoinTimeout_EndsWithIt) {
+  AgentConnected a = Elastic("a", 1, 2);
+  a.last_call_timeout = 90 * kSecond;
+  Connect(a);
+  PassAlive(60 * kSecond, {"a"});
+  EXPECT_EQ(StateOfJob(), Job::State::kRunning);
+}
+
+TEST_F(JobElastic, LateNodeWithRoom_OneReFormThatCostsNoRestart) {
+  StartTwo(3);
+  Connect(Elastic("c", 1, 3));
+  ASSERT_TRUE(Told<RoundStop>("a").has_value());
+  EXPECT_EQ(Told<RoundStop>("a")->reason, Reason::kNodeJoined);
+  EXPECT_TRUE(Told<RoundStop>("b")->will_restart);
+  EXPECT_FALSE(Told<RoundStop>("c").has_value());
+  Stopped("a", 1);
+  Stopped("b", 1);
+  ASSERT_EQ(StateOfJob(), Job::State::kRunning) << "nobody is waited for";
+  EXPECT_EQ(Told<RoundStart>("c")->round, 2);
+  EXPECT_EQ(Told<RoundStart>("c")->num_nodes, 3);
+  EXPECT_EQ(Told<RoundStart>("c")->restart_count, 0);
+  EXPECT_EQ(Told<RoundStart>("a")->node_rank, 0);
+  EXPECT_EQ(Told<RoundStart>("c")->node_rank, 2);
+}
+
+TEST_F(JobElastic, LateNodeWhileForming_IsTakenIn) {
+  hold_store_ = true;
+  Connect(Elastic("a", 1, 3));
+  PassAlive(5 * kSecond, {"a"});
+  ASSERT_EQ(StateOfJob(), Job::State::kForming);
+  Connect(Elastic("b", 1, 3));
+  ASSERT_EQ(StateOfJob(), Job::State::kForming);
+  Give(StoreDone{kJob, persists_.front().sequence});
+  EXPECT_EQ(StateOfJob(), Job::State::kForming) << "that was the round that was given up";
+  Give(StoreDone{kJob, persists_.back().sequence});
+  EXPECT_EQ(Told<RoundStart>("b")->num_nodes, 2);
+  EXPECT_EQ(Told<RoundStart>("a")->round, 2);
+}
+
+TEST_F(JobElastic, LateNodeOnceSomeHaveFinished_IsParkedAndLearnsTheEnd) {
+  StartTwo(3);
+  Succeed("a", 1);
+  Connect(Elastic("c", 1, 3));
+  EXPECT_EQ(StateOfJob(), Job::State::kRunning);
+  EXPECT_EQ(Told<Spare>("c")->place, 1);
+  Succeed("b", 1);
+  EXPECT_EQ(Told<JobDone>("c")->exit_code, 0);
+}
+
+TEST_F(JobElastic, LateNodeForWhoseWorldThereIsNoPlan_IsParked) {
+  AgentConnected a = Elastic("a", 1, 2);
+  a.plan.global_batch_size = 2;
+  Connect(a);
+  PassAlive(5 * kSecond, {"a"});
+  ASSERT_EQ(StateOfJob(), Job::State::kRunning);
+  AgentConnected b = Elastic("b", 1, 2);
+  b.plan.global_batch_size = 2;
+  Connect(b);
+  EXPECT_EQ(StateOfJob(), Job::State::kRunning);
+  EXPECT_TRUE(Told<Spare>("b").has_value());
+}
+
+TEST_F(JobElastic, NodeLost_TheLastCallIsForItsReplacement) {
+  StartTwo(2);
+  Disconnect("b");
+  PassAlive(kSecond, {"a"});
+  Stopped("a", 1);
+  EXPECT_EQ(StateOfJob(), Job::State::kGathering);
+  Connect(Elastic("c", 1, 2));
+  EXPECT_EQ(Told<RoundStart>("c")->node_rank, 1);
+  EXPECT_EQ(Told<RoundStart>("c")->num_nodes, 2);
+}
+
+TEST_F(JobElastic, NodeLostAndNobodyCame_TheOthersGoOn) {
+  StartTwo(2);
+  Disconnect("a");
+  PassAlive(kSecond, {"b"});
+  Stopped("b", 1);
+  PassAlive(5 * kSecond, {"b"});
+  ASSERT_TRUE(Told<RoundStart>("b").has_value());
+  EXPECT_EQ(Told<RoundStart>("b")->node_rank, 0);
+  EXPECT_EQ(Told<RoundStart>("b")->world_size, 2);
+  EXPECT_EQ(Told<RoundStart>("b")->restart_count, 0);
+}
+
+TEST_F(JobElastic, WorkerFailedBelowMax_RestartWaitsForNobody) {
+  StartTwo(4, /*max_restarts=*/1);
+  Fail("a", 1, 3);
+  Stopped("a", 1);
+  Stopped("b", 1);
+  ASSERT_TRUE(Told<RoundStart>("a").has_value());
+  EXPECT_EQ(Told<RoundStart>("a")->restart_count, 1);
+  EXPECT_EQ(Told<RoundStart>("a")->num_nodes, 2);
+}
+
+// ---- a stop of one node -----------------------------------------------------
+
+TEST_F(JobElastic, OneNodeStopped_TheOthersGoOnAndWaitForNobody) {
+  StartTwo(3);
+  Give(StopRequested{Ref("b"), 15, /*node_only=*/true});
+  ASSERT_TRUE(Told<RoundStop>("a").has_value());
+  EXPECT_EQ(Told<RoundStop>("a")->reason, Reason::kNodeLeft);
+  EXPECT_TRUE(Told<RoundStop>("b")->will_restart);
+  Stopped("a", 1);
+  EXPECT_EQ(StateOfJob(), Job::State::kStopping) << "its workers may still save something";
+  Leave("b");
+  ASSERT_TRUE(Told<RoundStart>("a").has_value());
+  EXPECT_EQ(Told<RoundStart>("a")->num_nodes, 1);
+  EXPECT_FALSE(Told<JobDone>("a").has_value());
+}
+
+TEST_F(JobElastic, OneNodeStoppedAndStillThere_IsNotTakenIntoTheNextRound) {
+  StartTwo(3);
+  Give(StopRequested{Ref("b"), 15, /*node_only=*/true});
+  Stopped("b", 1);
+  Stopped("a", 1);
+  EXPECT_EQ(Told<RoundStart>("a")->num_nodes, 1);
+  EXPECT_FALSE(Told<RoundStart>("b").has_value());
+  Leave("b");
+  EXPECT_EQ(StateOfJob(), Job::State::kRunning);
+}
+
+TEST_F(JobElastic, OneNodeStoppedInAFixedJob_EndsTheJob) {
+  StartJob(2);
+  Give(StopRequested{Ref("b"), 15, /*node_only=*/true});
+  Stopped("a", 1);
+  Stopped("b", 1);
+  EXPECT_EQ(Told<JobDone>("a")->exit_code, 143);
+}
+
+TEST_F(JobElastic, OneNodeStoppedWhileForming_TheRoundIsFormedWithoutIt) {
+  hold_store_ = true;
+  Connect(Elastic("a", 1, 2));
+  Connect(Elastic("b", 1, 2));
+  ASSERT_EQ(StateOfJob(), Job::State::kForming);
+  Give(StopRequested{Ref("b"), 15, /*node_only=*/true});
+  PassAlive(5 * kSecond, {"a", "b"});
+  Give(StoreDone{kJob, persists_.back().sequence});
+  EXPECT_EQ(Told<RoundStart>("a")->num_nodes, 1);
+  EXPECT_FALSE(Told<RoundStart>("b").has_value());
+}
+
+// ---- spares -----------------------------------------------------------------
+
+TEST_F(JobElastic, SpareOfAFixedJob_TakesTheLostNodesRank) {
+  StartJob(2);
+  Connect(Hello("c", 2));
+  EXPECT_EQ(Told<Spare>("c")->place, 1);
+  EXPECT_NE(Told<Spare>("c")->text.find("host-a, host-b"), std::string::npos);
+  Clear();
+  Disconnect("a");
+  PassAlive(kSecond, {"b", "c"});
+  EXPECT_FALSE(Told<RoundStop>("c").has_value());
+  Stopped("b", 1);
+  ASSERT_TRUE(Told<RoundStart>("c").has_value()) << "nobody else is waited for";
+  EXPECT_EQ(Told<RoundStart>("c")->node_rank, 0);
+  EXPECT_EQ(Told<RoundStart>("b")->node_rank, 1);
+  EXPECT_EQ(Told<RoundStart>("b")->master_addr, "addr-c");
+}
+
+TEST_F(JobElastic, SpareAheadGoes_TheNextMovesUp) {
+  StartJob(3);
+  Connect(Hello("x", 3));
+  Connect(Hello("y", 3));
+  EXPECT_EQ(Told<Spare>("y")->place, 2);
+  Leave("x");
+  EXPECT_EQ(Told<Spare>("y")->place, 1);
+  EXPECT_EQ(StateOfJob(), Job::State::kRunning);
+}
+
+TEST_F(JobElastic, SpareIsStopped_TheJobDoesNotCare) {
+  StartJob(2);
+  Connect(Hello("c", 2));
+  Give(StopRequested{Ref("c"), 2});
+  EXPECT_EQ(StateOfJob(), Job::State::kRunning);
+  Leave("c");
+  EXPECT_EQ(StateOfJob(), Job::State::kRunning);
+}
+
+TEST_F(JobElastic, SpareReconnects_KeepsItsPlace) {
+  StartJob(3);
+  Connect(Hello("x", 3));
+  Connect(Hello("y", 3));
+  Disconnect("x");
+  Clear();
+  Connect(Hello("x", 3));
+  EXPECT_EQ(Told<Spare>("x")->place, 1);
+  EXPECT_FALSE(Told<Spare>("y").has_value());
+}
+
+TEST_F(JobElastic, SpareWhenTheJobEnds_LearnsTheResult) {
+  StartJob(2);
+  Connect(Hello("c", 2));
+  Fail("a", 1, 7);
+  Stopped("a", 1);
+  Stopped("b", 1);
+  EXPECT_EQ(Told<JobDone>("c")->exit_code, 7);
+}
+
+TEST_F(JobElastic, SpareIsLost_IsForgotten) {
+  StartJob(2);
+  Connect(Hello("c", 2));
+  PassAlive(6 * kSecond, {"a", "b"});
+  EXPECT_EQ(Told<Rejected>("c")->reason, Reason::kStaleIncarnation);
+  Disconnect("b");
+  PassAlive(kSecond, {"a"});
+  Stopped("a", 1);
+  EXPECT_EQ(StateOfJob(), Job::State::kGathering);
+}
+
+// ---- a coordinator that serves one job ---------------------------------------
+
+class JobAtAForeignCoordinator : public Harness {
+ protected:
+  JobAtAForeignCoordinator() : Harness(OnlyJob("other")) {}
+  static Options OnlyJob(const std::string& job) {
+    Options options;
+    options.only_job = job;
+    return options;
+  }
+};
+
+TEST_F(JobAtAForeignCoordinator, AllNodesThere_AreToldWhereTheyAre) {
+  Connect(Hello("a", 2));
+  EXPECT_TRUE(Told<Waiting>("a").has_value()) << "a mistyped id waits, to be explained";
+  Connect(Hello("b", 2));
+  EXPECT_EQ(Told<JobDone>("a")->reason, Reason::kLimit);
+  EXPECT_EQ(Told<JobDone>("b")->exit_code, 2);
+  EXPECT_NE(Told<JobDone>("a")->text.find("'other'"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace ddl::core
