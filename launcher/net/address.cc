@@ -3,6 +3,7 @@
 
 #include <arpa/inet.h>
 #include <ifaddrs.h>
+#include <net/if.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
@@ -74,6 +75,28 @@ std::set<std::string> OwnAddresses() {
   return addresses;
 }
 
+// For a network without a way out: the first address of an interface that is up
+// and not of this host or this link only.
+std::optional<std::string> FirstOutwardAddress() {
+  ifaddrs* list = nullptr;
+  if (::getifaddrs(&list) != 0) {
+    return std::nullopt;
+  }
+  const std::unique_ptr<ifaddrs, decltype(&::freeifaddrs)> owner(list, &::freeifaddrs);
+  for (const ifaddrs* entry = list; entry != nullptr; entry = entry->ifa_next) {
+    const bool is_ip = entry->ifa_addr != nullptr && (entry->ifa_addr->sa_family == AF_INET ||
+                                                      entry->ifa_addr->sa_family == AF_INET6);
+    if (!is_ip || (entry->ifa_flags & IFF_UP) == 0 || (entry->ifa_flags & IFF_LOOPBACK) != 0) {
+      continue;
+    }
+    std::string address = ToText(entry->ifa_addr);
+    if (!absl::StartsWith(address, "169.254.") && !absl::StartsWith(address, "fe80:")) {
+      return address;
+    }
+  }
+  return std::nullopt;
+}
+
 // The source address the kernel picks for one destination.
 std::optional<std::string> SourceAddress(const sockaddr* destination, socklen_t length) {
   const UniqueFd fd(::socket(destination->sa_family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
@@ -143,7 +166,11 @@ absl::StatusOr<std::string> LocalAddressTowards(const std::string& host, std::ui
       continue;
     }
     if (IsLoopbackText(*source) && !IsLoopbackLiteral(host) && host != "localhost") {
-      return DefaultRouteAddress().value_or(*source);
+      auto outward = DefaultRouteAddress();
+      if (!outward.has_value()) {
+        outward = FirstOutwardAddress();
+      }
+      return outward.value_or(*source);
     }
     return *source;
   }

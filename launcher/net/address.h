@@ -25,7 +25,8 @@ absl::StatusOr<bool> IsOwnAddress(const std::string& host);
 // The local address from which packets to `host` leave: by a connected UDP
 // socket, which sends nothing. Where that is a loopback address though `host`
 // is not written as one (the host's name maps to 127.0.1.1, and this is that
-// host), the address of the default route, so that peers can reach it.
+// host), the address of the default route, else the first of an interface that
+// is up, so that peers can reach it.
 // UNAVAILABLE: there is no route.
 absl::StatusOr<std::string> LocalAddressTowards(const std::string& host, std::uint16_t port);
 
