@@ -5,6 +5,7 @@ survivors are found whatever they did to their process group, and are killed at
 the end of the test. Waits are for events, with a bound that only a fault reaches.
 """
 
+import collections
 import os
 import pathlib
 import signal
@@ -41,16 +42,25 @@ def free_port():
         return probe.getsockname()[1]
 
 
-class Job:
-    """One running ddlaunch."""
+# A worker that says where it is and runs until the test says it is done:
+#   round rank world restarts node pid
+UNTIL_DONE = """
+echo "$DDL_ROUND $RANK $WORLD_SIZE $TORCHELASTIC_RESTART_COUNT $GROUP_RANK $$" >> "$1/told"
+until [ -e "$1/${2:-done}" ]; do sleep 0.02; done
+"""
+Told = collections.namedtuple("Told", "round rank world restarts node pid")
 
-    def __init__(self, test, args, env=None, **kwargs):
+
+class Job:
+    """One running ddlaunch. `prefix`: a command that becomes it, such as netns.py's."""
+
+    def __init__(self, test, args, env=None, prefix=(), **kwargs):
         self.stdout_file = open(test.path(f"stdout-{uuid.uuid4().hex}"), "w+b")
         self.stderr_file = open(test.path(f"stderr-{uuid.uuid4().hex}"), "w+b")
         kwargs.setdefault("stdin", subprocess.DEVNULL)
         kwargs.setdefault("cwd", test.dir)
         self.process = subprocess.Popen(
-            [DDLAUNCH, *map(str, args)],
+            [*prefix, DDLAUNCH, *map(str, args)],
             env=test.environment(env or {}),
             stdout=self.stdout_file,
             stderr=self.stderr_file,
@@ -129,6 +139,32 @@ class E2eTest(unittest.TestCase):
 
     def launch(self, *args, env=None, **kwargs):
         return self.start(*args, env=env, **kwargs).wait()
+
+    def told(self):
+        """What the UNTIL_DONE workers have said so far, each as a Told."""
+        try:
+            lines = pathlib.Path(self.path("told")).read_text().splitlines()
+        except FileNotFoundError:
+            return []
+        return [Told(*map(int, line.split())) for line in lines]
+
+    def wait_for_world(self, world, later_than=0):
+        """Waits for a whole round of this size; returns its number."""
+        def whole():
+            ranks = collections.defaultdict(set)
+            for one in self.told():
+                if one.world == world and one.round > later_than:
+                    ranks[one.round].add(one.rank)
+            return max((r for r, known in ranks.items() if len(known) == world), default=None)
+        try:
+            return wait_until(whole, f"a round of {world} after round {later_than}")
+        except AssertionError as error:
+            said = [f"{job.process.poll()}: {job.stderr}" for job in self._jobs]
+            raise AssertionError("\n".join([str(error), str(self.told()), *said])) from None
+
+    def be_done(self, name="done"):
+        """Lets the UNTIL_DONE workers end whose second argument is this name."""
+        pathlib.Path(self.path(name)).touch()
 
     def marked(self, **environment):
         """Living processes with this test's mark (and these variables)."""
