@@ -13,8 +13,9 @@ namespace {
 
 constexpr std::uint32_t kMaxPort = 65'535;
 // Members, spares, and those whose stream broke and who keep their place for the
-// reconnect grace: so many times max_nodes are held at most.
+// reconnect grace: so many times max_nodes, and some more, are held at most.
 constexpr std::size_t kMaxAgentsPerNode = 3;
+constexpr std::size_t kMaxAgentsExtra = 16;
 
 }  // namespace
 
@@ -115,7 +116,7 @@ std::optional<Rejected> Job::RefuseForPlace(const AgentConnected& hello) const {
   // Fewer spares than nodes: as many again are another job with the same id.
   const std::int32_t max_nodes = first_.max_nodes;
   if (num_ready_ < 2 * max_nodes - 1 &&
-      agents_.size() < kMaxAgentsPerNode * static_cast<std::size_t>(max_nodes)) {
+      agents_.size() < kMaxAgentsPerNode * static_cast<std::size_t>(max_nodes) + kMaxAgentsExtra) {
     return std::nullopt;
   }
   const std::string spares =
