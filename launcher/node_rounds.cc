@@ -66,10 +66,18 @@ void Node::OnWorkerExit(const WorkerExit& exit) {
   // Once the round is over we end the workers ourselves: by these two signals.
   const bool by_us = (state_ != State::kRunning || stop_signal_ != 0 || group_->lease_passed()) &&
                      (exit.term_signal == SIGTERM || exit.term_signal == SIGKILL);
-  if (exit.ok() || by_us) {
+  const std::optional<std::string> left_group =
+      exit.ok() && state_ == State::kRunning && stop_signal_ == 0
+          ? gateway_->open_group(exit.local_rank)
+          : std::nullopt;
+  if ((exit.ok() && !left_group.has_value()) || by_us) {
     return;
   }
   failures_.push_back(ToFailure(exit, host_));
+  if (left_group.has_value()) {
+    failures_.back().error_text =
+        "it left with 0 in the middle of the work: its peers wait for it in group " + *left_group;
+  }
   if (failures_.size() == 1 && state_ == State::kRunning) {
     Report(core::WorkerFailed{{}, round_, failures_.back()});
   }

@@ -29,6 +29,7 @@ inline constexpr std::int64_t kMaxRounds = std::int64_t{1} << 40U;
 inline constexpr std::size_t kMaxKeysPerRound = 1'048'576;
 inline constexpr std::size_t kMaxStoreBytesPerRound = std::size_t{256} << 20U;
 inline constexpr std::size_t kMaxBarriersPerRound = 65'536;
+inline constexpr std::size_t kMaxGroupsPerWorker = 256;
 // Messages that wait for one agent's stream to take them; beyond it the agent is
 // too slow to be kept.
 inline constexpr std::size_t kMaxOutgoingMessages = 65'536;

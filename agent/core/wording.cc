@@ -61,7 +61,8 @@ std::string Describe(const WorkerFailure& failure) {
   if (failure.term_signal != 0) {
     absl::StrAppend(&text, " was ended by signal ", failure.term_signal);
   } else {
-    absl::StrAppend(&text, " exited with code ", failure.exit_code);
+    absl::StrAppend(&text, " exited with code ", failure.exit_code,
+                    failure.exit_code == 0 ? " and left its peers waiting" : "");
   }
   return text;
 }

@@ -54,6 +54,7 @@ void Gateway::Impl::EndRound(const std::string& why) {
   barriers_.clear();
   plan_ = {};
   progress_.clear();
+  open_groups_.clear();
 }
 
 void Gateway::Impl::Resend() {
@@ -213,6 +214,9 @@ int Gateway::poll_fd() const {
 }
 std::optional<Instant> Gateway::deadline() const {
   return impl_->deadline();
+}
+std::optional<std::string> Gateway::open_group(std::int32_t local_rank) const {
+  return impl_->open_group(local_rank);
 }
 std::optional<Gateway::Progress> Gateway::progress(std::int32_t local_rank) const {
   return impl_->progress(local_rank);

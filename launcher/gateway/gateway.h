@@ -69,6 +69,10 @@ class Gateway {
   // How far a worker says it is; nothing when it has not said.
   [[nodiscard]] std::optional<Progress> progress(std::int32_t local_rank) const;
 
+  // A group of ranks that need each other and that this worker has not left;
+  // nothing: there is none.
+  [[nodiscard]] std::optional<std::string> open_group(std::int32_t local_rank) const;
+
  private:
   class Impl;
   explicit Gateway(std::unique_ptr<Impl> impl);

@@ -192,6 +192,25 @@ void Gateway::Impl::AnswerPlan(const Call& call) const {
   }
 }
 
+void Gateway::Impl::Handle(const Call& call, const MarkGroupExchange& body) {
+  absl::Status status = CheckLocalRank(body.request->local_rank());
+  if (status.ok()) {
+    std::set<std::string>& groups = open_groups_[body.request->local_rank()];
+    if (!body.request->open()) {
+      groups.erase(body.request->name());
+    } else if (body.request->name().size() > limits::kMaxKeyBytes ||
+               groups.size() >= limits::kMaxGroupsPerWorker) {
+      status = absl::ResourceExhaustedError(
+          absl::StrCat("local rank ", body.request->local_rank(), " is in ", groups.size(),
+                       " groups; the limit is ", limits::kMaxGroupsPerWorker,
+                       ", and that of a group's name ", limits::kMaxKeyBytes, " bytes"));
+    } else {
+      groups.insert(body.request->name());
+    }
+  }
+  call.Finish(status);
+}
+
 void Gateway::Impl::Handle(const Call& call, const ReportProgressExchange& body) {
   const absl::Status status = CheckLocalRank(body.request->local_rank());
   if (status.ok()) {

@@ -48,6 +48,12 @@ class Gateway::Impl {
     return it == progress_.end() ? std::nullopt : std::optional(it->second);
   }
 
+  [[nodiscard]] std::optional<std::string> open_group(std::int32_t local_rank) const {
+    const auto it = open_groups_.find(local_rank);
+    return it == open_groups_.end() || it->second.empty() ? std::nullopt
+                                                          : std::optional(*it->second.begin());
+  }
+
  private:
   struct KeyState {
     std::optional<std::string> value;
@@ -72,6 +78,7 @@ class Gateway::Impl {
   void Handle(const Call& call, const FetchExchange& body);
   void Handle(const Call& call, const BarrierExchange& body);
   void Handle(const Call& call, const AgreePlanExchange& body);
+  void Handle(const Call& call, const MarkGroupExchange& body);
   void Handle(const Call& call, const ReportProgressExchange& body);
 
   absl::Status CheckRound(std::int64_t round) const;
@@ -99,6 +106,7 @@ class Gateway::Impl {
   std::map<std::string, BarrierState> barriers_;
   PlanState plan_;
   std::map<std::int32_t, Progress> progress_;
+  std::map<std::int32_t, std::set<std::string>> open_groups_;  // by local rank
 };
 
 }  // namespace ddl

@@ -30,12 +30,13 @@ using PublishExchange = Exchange<ddlaunch::v1::PublishRequest, ddlaunch::v1::Pub
 using FetchExchange = Exchange<ddlaunch::v1::FetchRequest, ddlaunch::v1::FetchResponse>;
 using BarrierExchange = Exchange<ddlaunch::v1::BarrierRequest, ddlaunch::v1::BarrierResponse>;
 using AgreePlanExchange = Exchange<ddlaunch::v1::AgreePlanRequest, ddlaunch::v1::AgreePlanResponse>;
+using MarkGroupExchange = Exchange<ddlaunch::v1::MarkGroupRequest, ddlaunch::v1::MarkGroupResponse>;
 using ReportProgressExchange =
     Exchange<ddlaunch::v1::ReportProgressRequest, ddlaunch::v1::ReportProgressResponse>;
 
 struct Call {
   using Body = std::variant<RegisterExchange, PublishExchange, FetchExchange, BarrierExchange,
-                            AgreePlanExchange, ReportProgressExchange>;
+                            AgreePlanExchange, MarkGroupExchange, ReportProgressExchange>;
   grpc::ServerUnaryReactor* reactor = nullptr;
   // A little before the caller's own deadline, so that the answer that says
   // what is missing still reaches it.
@@ -76,6 +77,11 @@ class GatewayService final : public ddlaunch::v1::WorkerGateway::CallbackService
   grpc::ServerUnaryReactor* AgreePlan(grpc::CallbackServerContext* context,
                                       const ddlaunch::v1::AgreePlanRequest* request,
                                       ddlaunch::v1::AgreePlanResponse* response) override {
+    return Take(context, request, response);
+  }
+  grpc::ServerUnaryReactor* MarkGroup(grpc::CallbackServerContext* context,
+                                      const ddlaunch::v1::MarkGroupRequest* request,
+                                      ddlaunch::v1::MarkGroupResponse* response) override {
     return Take(context, request, response);
   }
   grpc::ServerUnaryReactor* ReportProgress(

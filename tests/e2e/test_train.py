@@ -8,7 +8,7 @@ import struct
 import subprocess
 import unittest
 
-from harness import TRAIN_BIN, E2eTest, free_port, wait_until
+from harness import BIN_DIR, TRAIN_BIN, E2eTest, free_port, wait_until
 
 
 class TrainTest(E2eTest):
@@ -105,6 +105,17 @@ class TrainTest(E2eTest):
             cause = job.stderr[job.stderr.index("Root Cause"):]
             self.assertRegex(cause, r"rank\s*:\s*0 ")
             self.assertIn("/nonexistent/x", cause)
+
+    def test_rank_that_leaves_with_0_in_mid_work_fails_the_job_by_name(self):
+        job = self.start("--nproc_per_node=2", str(BIN_DIR / "leaving_rank"), self.path("up-"))
+        wait_until(lambda: os.path.exists(self.path("up-0")) and os.path.exists(self.path("up-1")),
+                   "both ranks have summed once")
+        (leaver,) = self.marked(RANK=1)
+        os.kill(leaver, signal.SIGTERM)
+        self.assertEqual(job.wait().returncode, 1, job.stderr)
+        self.assertIn("rank 1 (local rank 1) on host", job.stderr)
+        self.assertIn("left its peers waiting", job.stderr)
+        self.assertRegex(job.stderr, r"rank\s*:\s*1 ")
 
     def test_program_alone_is_a_world_of_one(self):
         metrics, weights, out = self.outputs("alone")

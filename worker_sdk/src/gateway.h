@@ -43,6 +43,8 @@ class Gateway {
   virtual absl::Status Barrier(std::string_view name, Timeout timeout) = 0;
   // With the hash as the other side says it; Context checks it.
   virtual absl::StatusOr<Plan> AgreePlan(const PlanDefaults& defaults, Timeout timeout) = 0;
+  // See GroupMark.
+  virtual absl::Status MarkGroup(std::string_view name, bool open) = 0;
   virtual absl::Status ReportProgress(std::int64_t step, std::int64_t total_steps,
                                       double samples_per_s) = 0;
 };

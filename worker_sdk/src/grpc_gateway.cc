@@ -174,6 +174,19 @@ class GrpcGateway final : public Gateway {
     return FromProto(response.plan());
   }
 
+  absl::Status MarkGroup(std::string_view name, bool open) override {
+    v1::MarkGroupRequest request;
+    request.set_round(round_);
+    request.set_local_rank(local_rank_);
+    request.set_name(std::string(name));
+    request.set_open(open);
+    grpc::ClientContext call;
+    SetDeadline(&call, kPromptTimeout);
+    v1::MarkGroupResponse response;
+    return Outcome(stub_->MarkGroup(&call, request, &response),
+                   open ? "entering a group" : "leaving a group", kPromptTimeout);
+  }
+
   absl::Status ReportProgress(std::int64_t step, std::int64_t total_steps,
                               double samples_per_s) override {
     v1::ReportProgressRequest request;

@@ -55,6 +55,10 @@ absl::StatusOr<Plan> MemoryGateway::AgreePlan(const PlanDefaults& defaults, Time
   return SolvePlan(defaults, world_size_);
 }
 
+absl::Status MemoryGateway::MarkGroup(std::string_view /*name*/, bool /*open*/) {
+  return absl::OkStatus();
+}
+
 absl::Status MemoryGateway::ReportProgress(std::int64_t /*step*/, std::int64_t /*total_steps*/,
                                            double /*samples_per_s*/) {
   return absl::OkStatus();

@@ -25,6 +25,7 @@ class MemoryGateway final : public Gateway {
   absl::Status Barrier(std::string_view name, Timeout timeout) override;
   // Solves the defaults of whoever asks; it does not compare them.
   absl::StatusOr<Plan> AgreePlan(const PlanDefaults& defaults, Timeout timeout) override;
+  absl::Status MarkGroup(std::string_view name, bool open) override;
   absl::Status ReportProgress(std::int64_t step, std::int64_t total_steps,
                               double samples_per_s) override;
 

@@ -125,6 +125,10 @@ class Service final : public v1::WorkerGateway::Service {
     return ToGrpc(plan.status());
   }
 
+  grpc::Status MarkGroup(grpc::ServerContext* /*call*/, const v1::MarkGroupRequest* /*request*/,
+                         v1::MarkGroupResponse* /*response*/) override {
+    return grpc::Status::OK;
+  }
   grpc::Status ReportProgress(grpc::ServerContext* /*call*/,
                               const v1::ReportProgressRequest* request,
                               v1::ReportProgressResponse* /*response*/) override {

@@ -17,6 +17,7 @@
 #include "agent/base/status_macros.h"
 #include "worker_sdk/backends/gloo/gloo_store.h"
 #include "worker_sdk/src/gateway.h"
+#include "worker_sdk/src/group_mark.h"
 
 namespace ddl::internal {
 namespace {
@@ -47,7 +48,8 @@ class GlooBackend final : public Backend {
       : context_(std::move(context)),
         gateway_(std::move(gateway)),
         prefix_(std::move(prefix)),
-        timeout_(timeout) {}
+        timeout_(timeout),
+        mark_(gateway_, prefix_) {}
 
   [[nodiscard]] std::string_view name() const override { return "gloo"; }
   [[nodiscard]] int rank() const override { return context_->rank; }
@@ -87,7 +89,9 @@ class GlooBackend final : public Backend {
   absl::Status Close() override {
     DDL_RETURN_IF_ERROR(broken_);
     broken_ = absl::FailedPreconditionError(Who("an operation") + ": the backend was closed");
-    return gateway_->Barrier(prefix_ + "close", timeout_);
+    absl::Status closed = gateway_->Barrier(prefix_ + "close", timeout_);
+    mark_.Leave();
+    return closed;
   }
 
  private:
@@ -153,6 +157,7 @@ class GlooBackend final : public Backend {
   std::shared_ptr<Gateway> gateway_;
   std::string prefix_;
   std::chrono::milliseconds timeout_;
+  GroupMark mark_;
   std::uint32_t tag_ = 0;
   absl::Status broken_;  // the first error; every later call returns it
 };

@@ -15,6 +15,7 @@
 #include "ddl/nccl_id.h"
 #include "worker_sdk/backends/nccl/device_buffer.h"
 #include "worker_sdk/src/gateway.h"
+#include "worker_sdk/src/group_mark.h"
 
 namespace ddl {
 namespace {
@@ -45,7 +46,8 @@ class NcclBackendImpl final : public NcclBackend {
         device_(device),
         timeout_(timeout),
         gateway_(internal::ContextAccess::GatewayOf(context)),
-        close_name_("ddl/nccl/" + std::to_string(context.NextSequence()) + "/close") {}
+        close_name_("ddl/nccl/" + std::to_string(context.NextSequence()) + "/close"),
+        mark_(gateway_, close_name_) {}
 
   ~NcclBackendImpl() override {
     // Aborting needs no peer; a clean end has nothing in flight to lose.
@@ -94,7 +96,9 @@ class NcclBackendImpl final : public NcclBackend {
     DDL_RETURN_IF_ERROR(broken_);
     broken_ = absl::FailedPreconditionError("nccl, rank " + std::to_string(rank_) +
                                             ": the backend was closed");
-    return gateway_->Barrier(close_name_, timeout_);
+    absl::Status closed = gateway_->Barrier(close_name_, timeout_);
+    mark_.Leave();
+    return closed;
   }
 
   absl::Status AllReduceSumOnDevice(float* device_values, std::size_t count) override {
@@ -182,6 +186,7 @@ class NcclBackendImpl final : public NcclBackend {
   const std::chrono::milliseconds timeout_;
   const std::shared_ptr<internal::Gateway> gateway_;
   const std::string close_name_;
+  internal::GroupMark mark_;
   cudaStream_t stream_ = nullptr;
   ncclComm_t communicator_ = nullptr;
   internal::DeviceBuffer staging_;

@@ -46,7 +46,8 @@ class Backend {
 
   // The orderly end: waits until every rank calls it, so that none disconnects
   // while another still waits for its last bytes. No operation may follow. A
-  // backend that is destroyed without it looks to its peers like a death.
+  // backend that is destroyed without it looks to its peers like a death; a worker
+  // that exits with 0 while it has one has left them, and counts as failed.
   virtual absl::Status Close() = 0;
 };
 
