@@ -48,15 +48,23 @@ def _remove(name):
     shutil.rmtree(_ETC / name, ignore_errors=True)
 
 
+def _is_dead(pid):
+    try:
+        stat = pathlib.Path(f"/proc/{pid}/stat").read_text(errors="replace")
+    except OSError:
+        return True
+    return stat.rpartition(")")[2].split()[0] in ("Z", "X")
+
+
 def remove_leftovers():
     """What runs that are dead have left: their namespaces and all in them."""
     for name in _names():
         match = _NAME.match(name)
-        if match and not os.path.exists(f"/proc/{match[1]}"):
+        if match and _is_dead(match[1]):
             _remove(name)
     for directory in _ETC.glob("ddl-e2e-*") if _ETC.is_dir() else ():
         match = _NAME.match(directory.name)
-        if match and not os.path.exists(f"/proc/{match[1]}"):
+        if match and _is_dead(match[1]):
             shutil.rmtree(directory, ignore_errors=True)
 
 
