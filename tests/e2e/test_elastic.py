@@ -4,6 +4,7 @@ coordinator's own host does to a job is in test_rendezvous.py."""
 import json
 import pathlib
 import signal
+import time
 import unittest
 
 from harness import TRAIN_BIN, UNTIL_DONE, E2eTest, free_port, wait_until
@@ -58,10 +59,11 @@ class ElasticTest(E2eTest):
         self.port = free_port()
 
     def start_agent(self, nnodes, *flags, program=None, args=None, conf="",
-                    join_timeout=40):
+                    join_timeout=40, heartbeat_timeout=5):
         return self.start(f"--nnodes={nnodes}", "--rdzv-backend=c10d", "--rdzv-id=j",
                           f"--rdzv-endpoint=127.0.0.1:{self.port}", "--shutdown-timeout=10",
-                          f"--rdzv-conf=join_timeout={join_timeout},heartbeat_timeout=5{conf}", *flags,
+                          f"--rdzv-conf=join_timeout={join_timeout},"
+                          f"heartbeat_timeout={heartbeat_timeout}{conf}", *flags,
                           program or self.program, *(args or [self.dir]))
 
     def start_agents(self, nnodes, count, *flags, **kwargs):
@@ -183,20 +185,54 @@ class ElasticTest(E2eTest):
                 ranks.setdefault(int(number), set()).add(rank)
         return next((number for number in ranks if len(ranks[number]) == world), None)
 
-    def test_node_killed_and_restarted_while_its_peer_computes(self):
+    def start_diarists(self):
         program = self.path("diary.py")
         pathlib.Path(program).write_text(DIARY)
-        jobs = self.start_agents("1:2", 2, program=program)
-        last = wait_until(lambda: self.starts(2), "the first round")
+        start = lambda: self.start_agent("1:2", program=program, conf=",last_call_timeout=2",
+                                         heartbeat_timeout=3)
+        jobs = [start()]
+        wait_until(lambda: "1 of " in jobs[0].stderr, "the first agent waits for more")
+        jobs.append(start())
+        return jobs, start, wait_until(lambda: self.starts(2), "the first round of two")
+
+    def test_node_killed_and_restarted_while_its_peer_computes(self):
+        jobs, start, last = self.start_diarists()
         for _ in range(3):
             jobs[1].process.kill()
-            jobs[1] = self.start_agent("1:2", program=program)
+            jobs[1] = start()
             last = wait_until(lambda: self.starts(2, later_than=last), "a round of two again")
         self.be_done()
         self.assert_success(jobs)
         words = [row[0] for row in self.diary()]
         self.assertNotIn("overlap", words)
         self.assertGreaterEqual(words.count("start"), 8)
+
+    def test_node_frozen_its_workers_end_before_the_others_go_on(self):
+        jobs, start, last = self.start_diarists()
+        jobs[1].process.send_signal(signal.SIGSTOP)
+        last = wait_until(lambda: self.starts(1, later_than=last), "a round without it")
+        self.assertEqual(len(self.workers_alive()), 1)
+        jobs[1].process.send_signal(signal.SIGCONT)
+        self.assertNotEqual(jobs[1].wait().returncode, 0)
+        self.assertIn("ddlaunch: ", jobs[1].stderr)
+        jobs[1] = start()
+        wait_until(lambda: self.starts(2, later_than=last), "a round of two again")
+        self.be_done()
+        self.assert_success(jobs)
+        self.assertNotIn("overlap", [row[0] for row in self.diary()])
+
+    def test_node_frozen_for_less_than_the_limit_is_kept(self):
+        jobs, _, last = self.start_diarists()
+        jobs[1].process.send_signal(signal.SIGSTOP)
+        time.sleep(1.5)  # half the limit
+        jobs[1].process.send_signal(signal.SIGCONT)
+        time.sleep(1)  # let it have consequences
+        self.be_done()
+        self.assert_success(jobs)
+        self.assertEqual({int(row[1]) for row in self.diary()}, {last})
+
+    def workers_alive(self):
+        return self.marked(RANK=0) + self.marked(RANK=1)
 
     # ---- failing and ending --------------------------------------------------
 

@@ -98,6 +98,23 @@ class PartitionTest(E2eTest):
         self.assertIn("b", jobs[0].stderr)
         self.assert_nothing_left()
 
+    def test_cable_out_of_a_node_of_an_elastic_job_the_rest_goes_on(self):
+        hosts = self.hosts(3)
+        jobs = [self.start_node(host, "1:3") for host in hosts]
+        first = self.wait_for_world(3)
+        pids_c = self.worker_pids(jobs[2])
+        hosts[2].unplug()
+        second = self.wait_for_world(2, later_than=first)
+        for pid in pids_c:
+            self.assertFalse(self.is_alive(pid), "the rest went on before it had stopped")
+        self.assert_cut_off_node_leaves(jobs[2], pids_c)
+        hosts[2].plug()
+        jobs[2] = self.start_node(hosts[2], "1:3")
+        self.wait_for_world(3, later_than=second)
+        self.be_done()
+        self.assertEqual([job.wait().returncode for job in jobs], [0, 0, 0], self.said(jobs))
+        self.assertEqual({one.restarts for one in self.told()}, {0})
+
     def test_cable_out_for_a_moment_is_no_loss(self):
         a, b = self.hosts(2)
         jobs = self.start_nodes([a, b], heartbeat_timeout=8)

@@ -92,7 +92,6 @@ class RendezvousTest(E2eTest):
         self.assert_success(jobs)
         self.assertEqual({one.round for one in self.told()}, {1, 2})
 
-    @unittest.expectedFailure  # node.cc does not set the workers' lease yet
     def test_frozen_for_longer_never_two_owners_of_a_rank(self):
         jobs = self.start_nodes(2)
         frozen = jobs[1]
@@ -199,20 +198,16 @@ class RendezvousTest(E2eTest):
             self.assertIn(other, job.stderr)
         self.assertEqual(self.told(), [])
 
-    # The first job's ddlaunch, which hosts both, leaves five seconds after its own job.
-    @unittest.expectedFailure
-    def test_two_jobs_at_one_endpoint_the_second_outlives_the_first(self):
-        first = [self.start_host(2, rdzv_id="red")]
-        second = [self.start_node(2, rdzv_id="blue") for _ in range(2)]
+    def test_second_job_at_the_first_ones_own_coordinator_is_refused_and_harms_nothing(self):
+        first = [self.start_host(2, rdzv_id="red"), self.start_node(2, rdzv_id="red")]
         self.wait_for_world(2)
-        first.append(self.start_node(2, rdzv_id="red"))
-        wait_until(lambda: len(self.told()) == 4, "both jobs run")
+        second = [self.start_node(2, rdzv_id="blue") for _ in range(2)]
+        for job in second:
+            self.assertEqual(job.wait().returncode, 2, job.stderr)
+            self.assertIn("red", job.stderr)
         self.be_done("done-red")
-        self.assert_success(first[1:])
-        wait_until(lambda: not self.marked(TORCHELASTIC_RUN_ID="red"), "the first job is over")
-        time.sleep(7)  # longer than its coordinator would stay for nobody
-        self.be_done("done-blue")
-        self.assert_success(first + second)
+        self.assert_success(first)
+        self.assertEqual(len(self.told()), 2)
 
     def test_two_nodes_and_no_endpoint_asks_for_one(self):
         job = self.start("--nnodes=2", self.program, self.dir).wait(20)
