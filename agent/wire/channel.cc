@@ -4,11 +4,39 @@
 #include <grpcpp/server_builder.h>
 #include <grpcpp/support/channel_arguments.h>
 
+#include <climits>
+#include <utility>
+
+#include "absl/synchronization/mutex.h"
 #include "agent/base/limits.h"
 
 namespace ddl::wire {
+namespace {
+
+// What gRPC does by default with each message and connection for those who tune
+// and look into it: a third of a large coordinator's work.
+constexpr std::pair<const char*, int> kNotWanted[] = {
+    {GRPC_ARG_ENABLE_CHANNELZ, 0},
+    // A ping with each burst of data, to size the flow-control window. Ours
+    // suffices: messages are small and rare.
+    {GRPC_ARG_HTTP2_BDP_PROBE, 0},
+    // Never; a server's default is two hours, and a timer moved by each message.
+    {GRPC_ARG_KEEPALIVE_TIME_MS, INT_MAX},
+};
+
+// Distributions build Abseil with asserts, and so with a graph of all locks that
+// gRPC takes, which is itself behind one lock. For the whole process.
+void LeaveOutDeadlockDetection() {
+  absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
+}
+
+}  // namespace
 
 void ConfigureChannel(grpc::ChannelArguments* arguments) {
+  LeaveOutDeadlockDetection();
+  for (const auto& [name, value] : kNotWanted) {
+    arguments->SetInt(name, value);
+  }
   arguments->SetMaxReceiveMessageSize(static_cast<int>(limits::kMaxMessageBytes));
   arguments->SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
   // Two clients in one process (tests) must not share a connection.
@@ -22,6 +50,10 @@ void ConfigureChannel(grpc::ChannelArguments* arguments) {
 }
 
 void ConfigureServer(grpc::ServerBuilder* builder) {
+  LeaveOutDeadlockDetection();
+  for (const auto& [name, value] : kNotWanted) {
+    builder->AddChannelArgument(name, value);
+  }
   builder->SetMaxReceiveMessageSize(static_cast<int>(limits::kMaxMessageBytes));
   builder->AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
 }
