@@ -4,6 +4,7 @@
 #include <grpcpp/grpcpp.h>
 
 #include <chrono>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -24,6 +25,8 @@ constexpr std::uint32_t kMasterPort = 29500;
 // Beats are spread over their second, as those of real agents are.
 constexpr std::size_t kSlices = 100;
 constexpr Duration kSlice = std::chrono::milliseconds(10);
+// As a real agent does when the coordinator is too busy to take it in.
+constexpr Duration kRetryInterval = std::chrono::milliseconds(200);
 
 AgentMessage Hello(std::size_t number, std::size_t total) {
   core::AgentConnected hello;
@@ -43,15 +46,25 @@ AgentMessage Hello(std::size_t number, std::size_t total) {
 
 class LightAgent final : public grpc::ClientBidiReactor<AgentMessage, CoordinatorMessage> {
  public:
-  LightAgent(LightAgents& owner, AgentMessage hello) : owner_(owner), outgoing_(std::move(hello)) {}
+  LightAgent(LightAgents& owner, AgentMessage hello) : owner_(owner), hello_(std::move(hello)) {}
 
   void Open(const std::shared_ptr<grpc::Channel>& channel) {
     stub_ = ddlaunch::v1::Rendezvous::NewStub(channel);
-    context_.set_wait_for_ready(true);  // a connection that is refused is tried again
-    stub_->async()->Session(&context_, this);
+    OpenStream();
+  }
+  // Again, when the last stream has ended.
+  void OpenStream() {
+    {
+      const std::lock_guard lock(mutex_);
+      writing_ = true;
+      writes_over_ = false;
+      reads_over_ = false;
+    }
+    context_.emplace();
+    context_->set_wait_for_ready(true);  // a connection that fails is tried again
+    stub_->async()->Session(&*context_, this);
     AddHold();
-    writing_ = true;
-    StartWrite(&outgoing_);
+    StartWrite(&hello_);
     StartRead(&incoming_);
     StartCall();
   }
@@ -111,11 +124,10 @@ class LightAgent final : public grpc::ClientBidiReactor<AgentMessage, Coordinato
   }
 
   void OnWriteDone(bool ok) override {
-    if (!joined_) {
-      joined_ = true;
+    const std::lock_guard lock(mutex_);
+    if (!welcomed_) {
       owner_.Joined();
     }
-    const std::lock_guard lock(mutex_);
     writing_ = false;
     if (!ok || reads_over_) {
       EndWritesLocked();
@@ -130,6 +142,10 @@ class LightAgent final : public grpc::ClientBidiReactor<AgentMessage, Coordinato
   }
 
   void OnDone(const grpc::Status& status) override {
+    if (!welcomed_ && status.error_code() == grpc::StatusCode::UNAVAILABLE) {
+      owner_.TryAgain(*this);
+      return;
+    }
     owner_.Ended(leaving_ ? "" : absl::StrCat("a stream ended early: ", status.error_message()));
   }
 
@@ -165,11 +181,11 @@ class LightAgent final : public grpc::ClientBidiReactor<AgentMessage, Coordinato
   }
 
   LightAgents& owner_;
-  grpc::ClientContext context_;
+  const AgentMessage hello_;
+  std::optional<grpc::ClientContext> context_;
   std::unique_ptr<ddlaunch::v1::Rendezvous::Stub> stub_;
   CoordinatorMessage incoming_;
   std::int64_t round_ = 0;  // set before succeed_ is
-  bool joined_ = false;
 
   std::mutex mutex_;
   // Guarded by mutex_.
@@ -243,9 +259,28 @@ void LightAgents::BeatUntilStopped() {
         ++skipped_;
       }
     }
+    for (LightAgent* const agent : TakeDue()) {
+      agent->OpenStream();
+    }
     next += kSlice;
     std::this_thread::sleep_until(next);
   }
+}
+
+void LightAgents::TryAgain(LightAgent& agent) {
+  const std::lock_guard lock(mutex_);
+  to_open_.emplace_back(MonotonicNow() + kRetryInterval, &agent);
+}
+
+std::vector<LightAgent*> LightAgents::TakeDue() {
+  const Instant now = MonotonicNow();
+  std::vector<LightAgent*> due;
+  const std::lock_guard lock(mutex_);
+  while (!to_open_.empty() && to_open_.front().first <= now) {
+    due.push_back(to_open_.front().second);
+    to_open_.pop_front();
+  }
+  return due;
 }
 
 void LightAgents::CountLocked(std::size_t& counter) {

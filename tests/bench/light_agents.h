@@ -1,6 +1,6 @@
 // LightAgents: many agents of one job in one process, each with a stream of its
 // own over raw gRPC, for rendezvous_bench. They join, beat, succeed and leave;
-// they start no workers and never reconnect.
+// they start no workers, and never reconnect once they were welcomed.
 //
 // One instance a process. Thread safe.
 #ifndef DDLAUNCH_TESTS_BENCH_LIGHT_AGENTS_H_
@@ -10,10 +10,12 @@
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <mutex>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -65,10 +67,13 @@ class LightAgents {
   void Joined();
   void Started(std::int64_t round, std::int64_t node_rank);
   void JobIsDone();
+  void TryAgain(LightAgent& agent);
   void Ended(const std::string& error);  // empty: after its goodbye
 
   void CountLocked(std::size_t& counter);
   void BeatUntilStopped();
+  // Agents that are to open their stream again.
+  std::vector<LightAgent*> TakeDue();
   // Waits until `counter` is every agent, or a stream has ended too early.
   absl::Status AwaitAll(const std::size_t& counter);
 
@@ -87,6 +92,7 @@ class LightAgents {
   std::size_t num_started_ = 0;
   std::size_t num_done_ = 0;
   std::size_t num_ended_ = 0;
+  std::deque<std::pair<Instant, LightAgent*>> to_open_;  // by time
   std::string error_;
 };
 
