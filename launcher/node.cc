@@ -134,6 +134,9 @@ bool Node::done() const {
 
 void Node::Wait() const {
   std::optional<Instant> deadline = leave_without_result_at_;
+  if (waiting_.has_value()) {
+    deadline = std::min(deadline.value_or(waiting_->remind_at), waiting_->remind_at);
+  }
   for (const auto& other : {client_->deadline(), gateway_->deadline(), group_->deadline()}) {
     if (other.has_value() && (!deadline.has_value() || *other < *deadline)) {
       deadline = other;
@@ -166,6 +169,7 @@ void Node::Dispatch(Instant now) {
   if (place_.coordinator == nullptr) {
     group_->SetLease(client_->lease_until().value_or(Instant::max()));
   }
+  RemindOfWaiting(now);
   gateway_->OnReady(now);
   if (group_was_running_ && group_->idle()) {
     group_was_running_ = false;
@@ -227,6 +231,7 @@ void Node::Finish(Result result) {
   result_ = std::move(result);
   state_ = State::kLeaving;
   leave_without_result_at_.reset();
+  waiting_.reset();
   gateway_->EndRound("this node leaves the job");
   if (!group_->idle()) {
     group_->Stop(MonotonicNow());

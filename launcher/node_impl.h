@@ -38,6 +38,12 @@ class Node {
 
  private:
   enum class State : std::uint8_t { kJoining, kRunning, kStopping, kLeaving };
+  // Other nodes are waited for; the user is reminded, less and less often.
+  struct Waiting {
+    std::string text;  // who is there
+    Instant since;
+    Instant remind_at;
+  };
   struct Result {
     int exit_code = 0;
     std::string text;
@@ -80,6 +86,7 @@ class Node {
   // when neither the user's stop nor a cause it was told of says better.
   void LosePlace(int exit_code, std::string text);
   void SayProgress() const;
+  void RemindOfWaiting(Instant now);
   void SayChange(const core::RoundStart& message) const;
   [[nodiscard]] bool done() const;
   void FlushConsole();
@@ -101,6 +108,7 @@ class Node {
 
   State state_ = State::kJoining;
   std::int64_t round_ = 0;
+  std::optional<Waiting> waiting_;
   std::int32_t world_size_ = 0;  // of round_
   bool parked_ = false;          // a spare
   bool group_was_running_ = false;

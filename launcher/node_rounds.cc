@@ -11,6 +11,11 @@
 #include "launcher/round_values.h"
 
 namespace ddl {
+namespace {
+
+constexpr Duration kFirstReminder = std::chrono::seconds(30);
+
+}  // namespace
 
 void Node::Report(core::Event outcome) {
   outcome_ = std::move(outcome);
@@ -35,6 +40,7 @@ void Node::On(const core::RoundStart& message) {
   round_ = message.round;
   world_size_ = message.world_size;
   parked_ = false;
+  waiting_.reset();
   state_ = State::kRunning;
   failures_.clear();
   outcome_.reset();
@@ -154,11 +160,30 @@ void Node::On(const core::JobDone& message) {
 }
 
 void Node::On(const core::Waiting& message) {
+  const Instant now = MonotonicNow();
+  if (!waiting_.has_value()) {
+    waiting_ = Waiting{"", now, now + kFirstReminder};
+  }
+  waiting_->text = message.text;
   log::Info(message.text);
+}
+
+void Node::RemindOfWaiting(Instant now) {
+  if (!waiting_.has_value() || now < waiting_->remind_at) {
+    return;
+  }
+  const Duration waited = now - waiting_->since;
+  waiting_->remind_at = now + waited;
+  log::Info(
+      absl::StrCat("still waiting after ",
+                   std::chrono::duration_cast<std::chrono::seconds>(waited).count(), " s (at most ",
+                   std::chrono::duration_cast<std::chrono::seconds>(config_.join_timeout).count(),
+                   " s): ", waiting_->text));
 }
 
 void Node::On(const core::Spare& message) {
   parked_ = true;
+  waiting_.reset();
   log::Info(message.text);
 }
 
