@@ -54,9 +54,11 @@ class PartitionTest(E2eTest):
             self.assertFalse(self.is_alive(pid), f"worker {pid} of the node that was cut off")
 
     def worker_pids(self, job):
-        """Pids of the workers below one ddlaunch."""
+        """Pids of the workers below one ddlaunch, which runs some."""
         own = set(self.descendants(job.process.pid))
-        return [one.pid for one in self.told() if one.pid in own]
+        pids = [one.pid for one in self.told() if one.pid in own]
+        self.assertTrue(pids)
+        return pids
 
     @staticmethod
     def descendants(root):
