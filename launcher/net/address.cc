@@ -6,23 +6,33 @@
 #include <net/if.h>
 #include <netdb.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
 #include <memory>
 #include <optional>
 #include <set>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "agent/base/clock.h"
 #include "agent/base/host.h"
 #include "agent/base/unique_fd.h"
 
 namespace ddl {
 namespace {
+
+// How long a host may take to answer before its first address is taken as it is.
+constexpr auto kAnswerTimeout = std::chrono::seconds(1);
 
 struct FreeAddrInfo {
   void operator()(addrinfo* list) const { ::freeaddrinfo(list); }
@@ -113,6 +123,74 @@ std::optional<std::string> SourceAddress(const sockaddr* destination, socklen_t 
   return ToText(address);
 }
 
+// One of the addresses of a name, and this host's own on the way to it.
+struct Way {
+  const addrinfo* to;
+  std::string source;
+};
+
+std::vector<Way> WaysTo(const addrinfo* list) {
+  std::vector<Way> ways;
+  for (; list != nullptr; list = list->ai_next) {
+    if (auto source = SourceAddress(list->ai_addr, list->ai_addrlen)) {
+      ways.push_back({list, *std::move(source)});
+    }
+  }
+  return ways;
+}
+
+// A connection that was begun; its descriptor is writable once it is decided.
+UniqueFd BeginConnect(const addrinfo& to) {
+  UniqueFd fd(::socket(to.ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (fd.valid() && ::connect(fd.get(), to.ai_addr, to.ai_addrlen) != 0 && errno != EINPROGRESS &&
+      errno != ECONNREFUSED) {
+    fd.reset();
+  }
+  return fd;
+}
+
+// A refusal is an answer too: the host is there, its coordinator not yet.
+bool HasAnswered(int fd) {
+  int error = 0;
+  socklen_t length = sizeof error;
+  return ::getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &length) == 0 &&
+         (error == 0 || error == ECONNREFUSED);
+}
+
+// Which of the ways leads there: a name may have an address of a family that
+// does not get through. Asked only where the ways start at different addresses;
+// the first where none answers in time.
+std::size_t FirstToAnswer(const std::vector<Way>& ways) {
+  const bool all_alike = std::all_of(
+      ways.begin(), ways.end(), [&](const Way& way) { return way.source == ways.front().source; });
+  if (all_alike) {
+    return 0;
+  }
+  std::vector<UniqueFd> connections;
+  std::vector<pollfd> polled;
+  for (const Way& way : ways) {
+    connections.push_back(BeginConnect(*way.to));
+    polled.push_back({connections.back().get(), POLLOUT, 0});
+  }
+  const Instant deadline = MonotonicNow() + kAnswerTimeout;
+  while (std::any_of(polled.begin(), polled.end(), [](const pollfd& one) { return one.fd >= 0; })) {
+    const auto left =
+        std::chrono::ceil<std::chrono::milliseconds>(deadline - MonotonicNow()).count();
+    if (left <= 0 || ::poll(polled.data(), polled.size(), static_cast<int>(left)) < 0) {
+      return 0;
+    }
+    for (std::size_t i = 0; i < polled.size(); ++i) {
+      if (polled[i].fd >= 0 && polled[i].revents != 0) {
+        if (HasAnswered(polled[i].fd)) {
+          return i;
+        }
+        polled[i].fd = -1;  // no way; poll(2) leaves it out
+      }
+    }
+  }
+  return 0;
+}
+
 // The address of the default route: towards a documentation address (RFC 5737,
 // RFC 3849), to which nothing is sent.
 std::optional<std::string> DefaultRouteAddress() {
@@ -160,19 +238,17 @@ absl::StatusOr<std::string> LocalAddressTowards(const std::string& host, std::ui
   if (!resolved.ok()) {
     return resolved.status();
   }
-  for (const addrinfo* entry = resolved->get(); entry != nullptr; entry = entry->ai_next) {
-    auto source = SourceAddress(entry->ai_addr, entry->ai_addrlen);
-    if (!source.has_value()) {
-      continue;
-    }
-    if (IsLoopbackText(*source) && !IsLoopbackLiteral(host) && host != "localhost") {
+  const std::vector<Way> ways = WaysTo(resolved->get());
+  if (!ways.empty()) {
+    const std::string& source = ways[FirstToAnswer(ways)].source;
+    if (IsLoopbackText(source) && !IsLoopbackLiteral(host) && host != "localhost") {
       auto outward = DefaultRouteAddress();
       if (!outward.has_value()) {
         outward = FirstOutwardAddress();
       }
-      return outward.value_or(*source);
+      return outward.value_or(source);
     }
-    return *source;
+    return source;
   }
   return absl::UnavailableError(absl::StrCat("no route from this host to ",
                                              JoinHostPort(host, port), ": ", std::strerror(errno),

@@ -23,7 +23,9 @@ bool IsAddressLiteral(const std::string& host);
 absl::StatusOr<bool> IsOwnAddress(const std::string& host);
 
 // The local address from which packets to `host` leave: by a connected UDP
-// socket, which sends nothing. Where that is a loopback address though `host`
+// socket, which sends nothing. Of a name with several addresses that are reached
+// from different ones here, the way that answers to a TCP connection to `port`
+// counts; that may take a second. Where that is a loopback address though `host`
 // is not written as one (the host's name maps to 127.0.1.1, and this is that
 // host), the address of the default route, else the first of an interface that
 // is up, so that peers can reach it.
