@@ -105,9 +105,6 @@ class NetworkTest(E2eTest):
                 for rank, host in enumerate((a, b))]
         self.assert_meet(jobs, "10.77.0.1")
 
-    # The address is taken from the route to the name's first address, before it is known
-    # which one answers.
-    @unittest.expectedFailure
     def test_name_whose_first_address_is_dead_the_other_way_is_advertised(self):
         hosts = "2001:db8::1 head\n10.77.0.1 head\n"
         a = self.network.host("a", "10.77.0.1/24", hosts="10.77.0.1 head\n")
