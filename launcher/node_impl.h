@@ -59,6 +59,7 @@ class Node {
 
   void OnSignal(int signal, Instant now);
   void OnWorkerExit(const WorkerExit& exit);
+  [[nodiscard]] bool FailedBeforeTheStop(const WorkerExit& exit) const;
   void OnGroupIdle();
   // To the coordinator, now and again after each reconnect until it is
   // answered: how this round went here.
@@ -112,6 +113,7 @@ class Node {
   std::int32_t world_size_ = 0;  // of round_
   bool parked_ = false;          // a spare
   bool group_was_running_ = false;
+  std::optional<Instant> told_to_stop_at_;  // this round's workers
   std::optional<core::Event> outcome_;
   std::vector<core::WorkerFailure> failures_;  // this node's, of this round
   int stop_signal_ = 0;

@@ -1,4 +1,5 @@
 // Node, its rounds: what the coordinator says, and what becomes of the workers.
+#include <algorithm>
 #include <csignal>
 #include <ctime>
 #include <string>
@@ -9,6 +10,7 @@
 #include "launcher/exit_code.h"
 #include "launcher/node_impl.h"
 #include "launcher/round_values.h"
+#include "launcher/worker/failure_account.h"
 
 namespace ddl {
 namespace {
@@ -43,6 +45,7 @@ void Node::On(const core::RoundStart& message) {
   waiting_.reset();
   state_ = State::kRunning;
   failures_.clear();
+  told_to_stop_at_.reset();
   outcome_.reset();
   if (stop_signal_ != 0) {
     return;  // the stop crossed it on the way: the answer to it is RoundStop
@@ -68,7 +71,22 @@ void Node::On(const core::RoundStart& message) {
   }
 }
 
+// It had its exception before the round was over, and was still on its way out.
+bool Node::FailedBeforeTheStop(const WorkerExit& exit) const {
+  return state_ == State::kStopping && !exit.ok() && told_to_stop_at_.has_value() &&
+         exit.stderr_at < *told_to_stop_at_ && TellsOfException(exit.error_text);
+}
+
 void Node::OnWorkerExit(const WorkerExit& exit) {
+  if (FailedBeforeTheStop(exit)) {
+    core::WorkerFailure failure = ToFailure(exit, host_);
+    if (std::exchange(failure.term_signal, 0) != 0) {
+      failure.exit_code = kExitFailure;  // as it would have ended without our signal
+    }
+    failures_.push_back(failure);
+    client_->Send(core::WorkerFailed{{}, round_, std::move(failure)});
+    return;
+  }
   // Once the round is over we end the workers ourselves: by these two signals.
   const bool by_us = (state_ != State::kRunning || stop_signal_ != 0 || group_->lease_passed()) &&
                      (exit.term_signal == SIGTERM || exit.term_signal == SIGKILL);
@@ -84,7 +102,13 @@ void Node::OnWorkerExit(const WorkerExit& exit) {
     failures_.back().error_text =
         "it left with 0 in the middle of the work: its peers wait for it in group " + *left_group;
   }
-  if (failures_.size() == 1 && state_ == State::kRunning) {
+  // Of several, the first; and the first that blames nobody.
+  const bool first = failures_.size() == 1;
+  const bool first_own =
+      !failures_.back().blames_peer &&
+      std::all_of(failures_.begin(), failures_.end() - 1,
+                  [](const core::WorkerFailure& earlier) { return earlier.blames_peer; });
+  if (state_ == State::kRunning && (first || first_own)) {
     Report(core::WorkerFailed{{}, round_, failures_.back()});
   }
 }
@@ -133,6 +157,7 @@ void Node::On(const core::RoundStop& message) {
   }
   round_ = message.round;  // perhaps one whose start was lost with a stream
   state_ = State::kStopping;
+  told_to_stop_at_ = MonotonicNow();
   if (!message.will_restart) {
     told_cause_ = message.root_cause;
   }

@@ -196,6 +196,9 @@ class Job {
 
   // ---- job_rounds.cc
   void On(Turn& turn, const WorkerFailed& failed);
+  void NoteFurtherFailure(Turn& turn, WorkerFailure failure);
+  [[nodiscard]] std::string DescribeAndWhatFollows(const WorkerFailure& failure) const;
+  [[nodiscard]] JobDone MakeFailed(const WorkerFailure& failure) const;
   void On(Turn& turn, const WorkersSucceeded& succeeded);
   void On(Turn& turn, const RoundStopped& stopped);
   // `result`: the job ends with it when all have stopped; else they gather again.

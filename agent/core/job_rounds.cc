@@ -20,26 +20,56 @@ void Job::On(Turn& turn, const WorkerFailed& failed) {
   if (failure.host.empty()) {
     failure.host = member->host;
   }
-  std::string text = Describe(failure);
   if (state_ == State::kStopping) {
-    ++round_->num_secondary_failures;
-    Say(turn, Reason::kWorkerFailed, absl::StrCat("secondary: ", text));
+    NoteFurtherFailure(turn, std::move(failure));
     return;
   }
+  std::optional<JobDone> result;
+  if (restart_count_ >= first_.max_restarts) {
+    result = MakeFailed(failure);
+  }
+  const std::string text = DescribeAndWhatFollows(failure);
+  BeginStop(turn, Reason::kWorkerFailed, text, std::move(failure), std::move(result));
+}
+
+// The first to be heard of is the root cause, unless it blames a peer and one
+// comes that does not: a rank that failed may take longer to end than those whose
+// connections it broke.
+void Job::NoteFurtherFailure(Turn& turn, WorkerFailure failure) {
+  Stopping& stopping = *round_->stopping;
+  ++round_->num_secondary_failures;
+  const bool replaces = stopping.message.root_cause.has_value() &&
+                        stopping.message.root_cause->blames_peer && !failure.blames_peer;
+  if (!replaces) {
+    Say(turn, Reason::kWorkerFailed, absl::StrCat("secondary: ", Describe(failure)));
+    return;
+  }
+  Say(turn, Reason::kWorkerFailed,
+      absl::StrCat("the root cause is another: ", Describe(failure), "; that of rank ",
+                   stopping.message.root_cause->rank, " came of it"));
+  stopping.message.text = DescribeAndWhatFollows(failure);
+  if (stopping.result.has_value() && stopping.result->root_cause.has_value()) {
+    stopping.result = MakeFailed(failure);
+  }
+  stopping.message.root_cause = std::move(failure);
+}
+
+std::string Job::DescribeAndWhatFollows(const WorkerFailure& failure) const {
   if (restart_count_ < first_.max_restarts) {
-    absl::StrAppend(&text, "; restart ", restart_count_ + 1, " of ", first_.max_restarts,
-                    " follows");
-    BeginStop(turn, Reason::kWorkerFailed, text, std::move(failure), std::nullopt);
-    return;
+    return absl::StrCat(Describe(failure), "; restart ", restart_count_ + 1, " of ",
+                        first_.max_restarts, " follows");
   }
-  const bool had_budget = first_.max_restarts > 0;
-  if (had_budget) {
-    absl::StrAppend(&text, "; all ", first_.max_restarts, " restarts are used up");
-  }
-  JobDone done = MakeDone(had_budget ? Reason::kRestartsExhausted : Reason::kWorkerFailed,
-                          ExitCodeOf(failure), text);
+  return first_.max_restarts == 0 ? Describe(failure)
+                                  : absl::StrCat(Describe(failure), "; all ", first_.max_restarts,
+                                                 " restarts are used up");
+}
+
+JobDone Job::MakeFailed(const WorkerFailure& failure) const {
+  JobDone done =
+      MakeDone(first_.max_restarts > 0 ? Reason::kRestartsExhausted : Reason::kWorkerFailed,
+               ExitCodeOf(failure), DescribeAndWhatFollows(failure));
   done.root_cause = failure;
-  BeginStop(turn, Reason::kWorkerFailed, text, std::move(failure), std::move(done));
+  return done;
 }
 
 void Job::On(Turn& turn, const WorkersSucceeded& succeeded) {

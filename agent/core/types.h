@@ -69,6 +69,7 @@ struct WorkerFailure {
   std::int64_t wall_time_s = 0;
   std::string error_text;
   std::string error_file;
+  bool blames_peer = false;  // by its own words, another failed before it
   friend bool operator==(const WorkerFailure&, const WorkerFailure&) = default;
 };
 

@@ -19,6 +19,7 @@ ddlaunch::v1::WorkerFailure FailureToWire(const core::WorkerFailure& failure) {
   out.set_wall_time_s(failure.wall_time_s);
   out.set_error_text(failure.error_text);
   out.set_error_file(failure.error_file);
+  out.set_blames_peer(failure.blames_peer);
   return out;
 }
 
@@ -36,6 +37,7 @@ absl::StatusOr<core::WorkerFailure> FailureFromWire(const ddlaunch::v1::WorkerFa
   out.wall_time_s = failure.wall_time_s();
   out.error_text = failure.error_text();
   out.error_file = failure.error_file();
+  out.blames_peer = failure.blames_peer();
   return out;
 }
 

@@ -292,6 +292,7 @@ void LogPump::Thread::Do(DrainCommand& command) {
   drained.worker = command.worker;
   if (const auto tail = tails_.find(command.worker); tail != tails_.end()) {
     drained.stderr_tail = tail->second->text();
+    drained.stderr_at = tail->second->last_at();
     tails_.erase(tail);
   }
   if (!command.error_file.empty()) {
@@ -352,12 +353,13 @@ LogPump::Thread::ReadResult LogPump::Thread::ReadOnce(Stream& stream, std::size_
     return ReadResult::kEnd;
   }
   const std::string_view bytes(buffer_.data(), static_cast<std::size_t>(n));
+  const Instant now = MonotonicNow();
   if (stream.tail != nullptr) {
-    stream.tail->Append(bytes);
+    stream.tail->Append(bytes, now);
   }
   WriteFile(stream, bytes);
   if (stream.lines.has_value()) {
-    stream.lines->Append(bytes, MonotonicNow());
+    stream.lines->Append(bytes, now);
   }
   return ReadResult::kData;
 }

@@ -45,6 +45,7 @@ struct StreamSpec {
 struct DrainedWorker {
   WorkerId worker = kEveryWorker;
   std::string stderr_tail;  // bytes, the last few kilobytes
+  Instant stderr_at{};      // when the last of them came
   std::string error_text;   // from its error file; empty: none
 };
 

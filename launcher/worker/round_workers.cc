@@ -136,6 +136,7 @@ void RoundWorkers::TakeLeftBehind(const SupervisorEvent& event, const std::strin
 void RoundWorkers::FillFailure(Worker& worker, const DrainedWorker& drained) {
   WorkerExit& exit = worker.exit;
   exit.error_text = drained.error_text;
+  exit.stderr_at = drained.stderr_at;
   if (exit.error_text.empty()) {
     exit.error_text =
         CleanText(LastLines(drained.stderr_tail, kErrorLines), limits::kMaxErrorTextBytes);

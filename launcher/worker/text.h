@@ -6,6 +6,8 @@
 #include <string>
 #include <string_view>
 
+#include "agent/base/clock.h"
+
 namespace ddl {
 
 // Valid UTF-8 (what is not becomes '?') of at most `max_bytes`, cut between
@@ -20,7 +22,8 @@ std::string LastLines(std::string_view text, std::size_t count);
 class Tail {
  public:
   explicit Tail(std::size_t max_bytes) : max_bytes_(max_bytes) {}
-  void Append(std::string_view bytes) {
+  void Append(std::string_view bytes, Instant now) {
+    last_at_ = now;
     if (bytes.size() >= max_bytes_) {
       text_.assign(bytes.substr(bytes.size() - max_bytes_));
       return;
@@ -31,10 +34,13 @@ class Tail {
     text_.append(bytes);
   }
   [[nodiscard]] const std::string& text() const { return text_; }
+  // When the last of it came.
+  [[nodiscard]] Instant last_at() const { return last_at_; }
 
  private:
   std::size_t max_bytes_;
   std::string text_;
+  Instant last_at_{};
 };
 
 }  // namespace ddl

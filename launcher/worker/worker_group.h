@@ -60,6 +60,7 @@ struct WorkerExit {
   std::int64_t wall_time_s = 0;  // since 1970
   std::string error_text;        // error.json's message, or the last stderr lines
   std::string error_file;        // empty: none was written; both valid UTF-8
+  Instant stderr_at{};           // when it wrote to stderr last
   [[nodiscard]] bool ok() const { return exit_code == 0 && term_signal == 0; }
 };
 

@@ -45,9 +45,6 @@ class TwoNodesTest(E2eTest):
             self.assertRegex(job.stderr, r"rank\s*:\s*3 ")
         self.assert_nothing_left()
 
-    # The first failure to arrive is taken for the cause, though rank 2, whose traceback
-    # came first, takes longer to end than those that it broke.
-    @unittest.expectedFailure
     def test_rank_that_raised_is_named_by_all_not_those_that_it_broke(self):
         script = self.path("broken.py")
         pathlib.Path(script).write_text("""

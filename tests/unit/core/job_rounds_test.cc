@@ -82,6 +82,45 @@ TEST_F(JobRounds, LaterFailures_AreSecondary) {
   EXPECT_NE(Told<JobDone>("a")->text.find("1 more failed"), std::string::npos);
 }
 
+TEST_F(JobRounds, FirstToBeHeardOfBlamesAPeer_TheOneThatDoesNotIsTheCause) {
+  StartJob(2);
+  WorkerFailure broken;
+  broken.rank = 0;
+  broken.exit_code = 1;
+  broken.blames_peer = true;
+  Give(WorkerFailed{Ref("a"), 1, broken});
+  EXPECT_EQ(Told<RoundStop>("b")->root_cause->rank, 0);
+  broken.rank = 1;
+  Give(WorkerFailed{Ref("a"), 1, broken});
+  WorkerFailure cause;
+  cause.rank = 2;
+  cause.exit_code = 7;
+  Give(WorkerFailed{Ref("b"), 1, cause});
+  cause.rank = 3;  // too late: there is one that blames nobody
+  cause.exit_code = 9;
+  Give(WorkerFailed{Ref("b"), 1, cause});
+  Stopped("a", 1);
+  Stopped("b", 1);
+  EXPECT_EQ(Told<JobDone>("a")->root_cause->rank, 2);
+  EXPECT_EQ(Told<JobDone>("a")->exit_code, 7);
+  EXPECT_NE(Told<JobDone>("b")->text.find("rank 2"), std::string::npos);
+}
+
+TEST_F(JobRounds, StoppedByTheUserWhileAFailureIsReplaced_TheStopStaysTheResult) {
+  StartJob(1, /*max_restarts=*/1);
+  WorkerFailure broken;
+  broken.rank = 0;
+  broken.exit_code = 1;
+  broken.blames_peer = true;
+  Give(WorkerFailed{Ref("a"), 1, broken});
+  Give(StopRequested{Ref("a"), 15});
+  broken.rank = 1;
+  broken.blames_peer = false;
+  Give(WorkerFailed{Ref("a"), 1, broken});
+  Stopped("a", 1);
+  EXPECT_EQ(Told<JobDone>("a")->exit_code, 143);
+}
+
 TEST_F(JobRounds, FailureAfterANodeWasLost_CostsNoRestart) {
   StartJob(2, 1);
   Leave("b");

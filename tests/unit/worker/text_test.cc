@@ -47,12 +47,13 @@ TEST(Tail, LongStream_BoundedAndTheEnd) {
   std::string all;
   for (int i = 0; i < 1000; ++i) {
     const std::string piece = std::to_string(i) + ",";
-    tail.Append(piece);
+    tail.Append(piece, Instant{});
     all += piece;
     ASSERT_LE(tail.text().size(), 16U);
   }
   EXPECT_EQ(all.substr(all.size() - 8), tail.text().substr(tail.text().size() - 8));
-  tail.Append(std::string(100, 'x'));
+  tail.Append(std::string(100, 'x'), Instant{} + std::chrono::seconds(1));
+  EXPECT_EQ(tail.last_at(), Instant{} + std::chrono::seconds(1));
   EXPECT_EQ(tail.text(), "xxxxxxxx");
 }
 
