@@ -353,13 +353,12 @@ LogPump::Thread::ReadResult LogPump::Thread::ReadOnce(Stream& stream, std::size_
     return ReadResult::kEnd;
   }
   const std::string_view bytes(buffer_.data(), static_cast<std::size_t>(n));
-  const Instant now = MonotonicNow();
   if (stream.tail != nullptr) {
-    stream.tail->Append(bytes, now);
+    stream.tail->Append(bytes, MonotonicNow());
   }
   WriteFile(stream, bytes);
   if (stream.lines.has_value()) {
-    stream.lines->Append(bytes, now);
+    stream.lines->Append(bytes, MonotonicNow());
   }
   return ReadResult::kData;
 }
