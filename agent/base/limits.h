@@ -19,6 +19,7 @@ inline constexpr std::size_t kMaxTextBytes = std::size_t{4} << 10U;
 inline constexpr std::size_t kMaxErrorTextBytes = std::size_t{64} << 10U;
 inline constexpr std::size_t kMaxJobIdBytes = 256;
 inline constexpr std::size_t kMaxHostBytes = 256;
+inline constexpr std::size_t kMaxTokenBytes = 256;
 
 // Tables.
 inline constexpr std::int32_t kMaxNodes = 131'072;
@@ -26,6 +27,8 @@ inline constexpr std::int32_t kMaxWorkersPerNode = 1'024;
 inline constexpr std::size_t kMaxJobs = 4'096;
 // A job's round number, as an agent may claim it.
 inline constexpr std::int64_t kMaxRounds = std::int64_t{1} << 40U;
+// Streams whose Hello has not come yet.
+inline constexpr std::size_t kMaxUnintroducedStreams = 1'024;
 inline constexpr std::size_t kMaxKeysPerRound = 1'048'576;
 inline constexpr std::size_t kMaxStoreBytesPerRound = std::size_t{256} << 20U;
 inline constexpr std::size_t kMaxBarriersPerRound = 65'536;

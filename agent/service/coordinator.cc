@@ -16,6 +16,9 @@
 #include "absl/strings/str_cat.h"
 #include "agent/base/event_queue.h"
 #include "agent/base/host.h"
+#include "agent/base/limits.h"
+#include "agent/service/job_watch.h"
+#include "agent/service/lobby.h"
 #include "agent/service/session_reactor.h"
 #include "agent/wire/channel.h"
 #include "ddlaunch/v1/rendezvous.grpc.pb.h"
@@ -56,27 +59,59 @@ class TimerQueue {
   std::set<std::pair<Instant, core::TimerId>> order_;
 };
 
+constexpr const char* kStopped = "the coordinator was stopped";
+// How long the last words to agents may take when a coordinator goes.
+constexpr Duration kGoodbyeTime = std::chrono::milliseconds(500);
+// What has connected and does not speak HTTP/2 goes after this time, and so does
+// a connection without a stream: an agent always has one.
+constexpr int kHandshakeTimeoutMs = 10'000;
+constexpr int kMaxConnectionIdleMs = 30'000;
+
+using SessionStream =
+    grpc::ServerBidiReactor<ddlaunch::v1::AgentMessage, ddlaunch::v1::CoordinatorMessage>;
+
+// A stream that is not taken. UNAVAILABLE: an agent comes again.
+class RefusedSession final : public SessionStream {
+ public:
+  explicit RefusedSession(const char* why) { Finish({grpc::StatusCode::UNAVAILABLE, why}); }
+  // NOLINTNEXTLINE(cppcoreguidelines-owning-memory): gRPC's way to end a reactor.
+  void OnDone() override { delete this; }
+};
+
 }  // namespace
 
 class Coordinator::Impl final : public ddlaunch::v1::Rendezvous::CallbackService {
  public:
   Impl(Options options, std::unique_ptr<store::Store> store)
-      : options_(std::move(options)), store_(std::move(store)), core_(options_.core) {}
+      : options_(std::move(options)),
+        door_{options_.token, options_.hello_timeout},
+        store_(std::move(store)),
+        core_(options_.core) {}
 
   absl::Status Listen();
   void Run();
   bool WaitUntilIdle(Duration timeout);
+  void EndSessions(Duration at_most);
   void Shutdown();
 
-  grpc::ServerBidiReactor<ddlaunch::v1::AgentMessage, ddlaunch::v1::CoordinatorMessage>* Session(
-      grpc::CallbackServerContext* /*context*/) override {
+  SessionStream* Session(grpc::CallbackServerContext* context) override {
+    Lobby::Place place = lobby_.Enter();
     {
       const std::lock_guard lock(mutex_);
+      if (ending_) {
+        return new RefusedSession(kStopped);
+      }
+      if (place == nullptr) {
+        return new RefusedSession("too many streams here have not said Hello yet; try again");
+      }
       ++open_streams_;
     }
-    return SessionReactor::Create([this](const auto& reactor, std::optional<core::Event> event) {
-      queue_.Push({reactor, std::move(event)});
-    });
+    return SessionReactor::Create(
+        context,
+        [this](const auto& reactor, SessionReactor::Happening what) {
+          std::visit([&](auto& one) { queue_.Push({reactor, std::move(one)}); }, what);
+        },
+        &door_, std::move(place));
   }
 
   [[nodiscard]] std::uint16_t port() const { return port_; }
@@ -85,13 +120,16 @@ class Coordinator::Impl final : public ddlaunch::v1::Rendezvous::CallbackService
   }
 
  private:
+  struct EndAllSessions {};
   struct Incoming {
-    std::shared_ptr<SessionReactor> stream;  // null: from the store
-    std::optional<core::Event> event;        // nothing: the stream has ended
+    std::shared_ptr<SessionReactor> stream;  // null: not from a stream
+    std::variant<core::Event, core::Explain, SessionReactor::Ended, EndAllSessions> what;
   };
 
   void Handle(const Incoming& incoming);
+  void Handle(const std::shared_ptr<SessionReactor>& stream, const core::Event& event);
   void StreamEnded(const std::shared_ptr<SessionReactor>& stream);
+  void CloseAll();
   void Step(const core::Event& event);
 
   void Apply(const core::Persist& effect);
@@ -104,6 +142,8 @@ class Coordinator::Impl final : public ddlaunch::v1::Rendezvous::CallbackService
   }
 
   const Options options_;
+  const SessionReactor::Door door_;
+  const Lobby lobby_{limits::kMaxUnintroducedStreams};
   EventQueue<Incoming> queue_;
   std::uint16_t port_ = 0;
   std::unique_ptr<grpc::Server> server_;
@@ -111,6 +151,7 @@ class Coordinator::Impl final : public ddlaunch::v1::Rendezvous::CallbackService
   // The coordinator thread's own.
   const std::unique_ptr<store::Store> store_;
   core::Rendezvous core_;
+  JobWatch job_watch_;
   TimerQueue timers_;
   // Each agent's newest stream, and whose each stream is: a stream that was
   // replaced by a reconnect says nothing about its agent any more.
@@ -119,6 +160,7 @@ class Coordinator::Impl final : public ddlaunch::v1::Rendezvous::CallbackService
 
   std::mutex mutex_;
   std::condition_variable idle_changed_;
+  bool ending_ = false;       // guarded by mutex_; no stream is taken any more
   int open_streams_ = 0;      // guarded by mutex_
   std::size_t num_jobs_ = 0;  // guarded by mutex_
   std::thread thread_;
@@ -128,6 +170,8 @@ absl::Status Coordinator::Impl::Listen() {
   const std::string address = JoinHostPort(options_.listen_host, options_.listen_port);
   grpc::ServerBuilder builder;
   wire::ConfigureServer(&builder);
+  builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, kHandshakeTimeoutMs);
+  builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_IDLE_MS, kMaxConnectionIdleMs);
   int port = 0;
   builder.AddListeningPort(address, grpc::InsecureServerCredentials(), &port);
   builder.RegisterService(this);
@@ -164,32 +208,50 @@ void Coordinator::Impl::Run() {
 }
 
 void Coordinator::Impl::Handle(const Incoming& incoming) {
-  if (incoming.stream == nullptr) {
-    Step(*incoming.event);
-    return;
-  }
-  if (!incoming.event.has_value()) {
+  if (const auto* event = std::get_if<core::Event>(&incoming.what)) {
+    if (incoming.stream == nullptr) {
+      Step(*event);
+    } else {
+      Handle(incoming.stream, *event);
+    }
+  } else if (const auto* refusal = std::get_if<core::Explain>(&incoming.what)) {
+    Apply(*refusal);
+  } else if (std::holds_alternative<EndAllSessions>(incoming.what)) {
+    CloseAll();
+  } else {
     StreamEnded(incoming.stream);
-    return;
   }
-  if (const auto* hello = std::get_if<core::AgentConnected>(&*incoming.event)) {
+}
+
+void Coordinator::Impl::Handle(const std::shared_ptr<SessionReactor>& stream,
+                               const core::Event& event) {
+  if (const auto* hello = std::get_if<core::AgentConnected>(&event)) {
     std::shared_ptr<SessionReactor>& newest = stream_of_[hello->agent];
     if (newest != nullptr) {
       agent_of_.erase(newest.get());
       newest->Close({grpc::StatusCode::ABORTED, "a newer session of the same agent has begun"});
     }
-    newest = incoming.stream;
-    agent_of_[incoming.stream.get()] = hello->agent;
-  } else if (agent_of_.find(incoming.stream.get()) == agent_of_.end()) {
+    newest = stream;
+    agent_of_[stream.get()] = hello->agent;
+  } else if (agent_of_.find(stream.get()) == agent_of_.end()) {
     return;  // the last words of a stream that was replaced or refused
   }
-  Step(*incoming.event);
-  if (const auto* left = std::get_if<core::AgentLeft>(&*incoming.event)) {
+  Step(event);
+  if (const auto* left = std::get_if<core::AgentLeft>(&event)) {
     // Its goodbye was heard: the end of its stream is no loss.
     stream_of_.erase(left->agent);
-    agent_of_.erase(incoming.stream.get());
+    agent_of_.erase(stream.get());
   }
-  incoming.stream->ReadNext();
+  stream->ReadNext();
+}
+
+// Without a word to the core: nobody is lost because we go.
+void Coordinator::Impl::CloseAll() {
+  for (const auto& [agent, stream] : stream_of_) {
+    stream->Close({grpc::StatusCode::UNAVAILABLE, kStopped});
+  }
+  stream_of_.clear();
+  agent_of_.clear();
 }
 
 void Coordinator::Impl::StreamEnded(const std::shared_ptr<SessionReactor>& stream) {
@@ -211,6 +273,11 @@ void Coordinator::Impl::Step(const core::Event& event) {
   for (const core::Effect& effect : core_.Step(MonotonicNow(), event)) {
     std::visit([this](const auto& one) { Apply(one); }, effect);
   }
+  if (options_.tell_of_job) {
+    if (const auto line = job_watch_.Look(core_, event); line.has_value()) {
+      options_.tell_of_job(*line);
+    }
+  }
   if (const std::lock_guard lock(mutex_); num_jobs_ != core_.num_jobs()) {
     num_jobs_ = core_.num_jobs();
     idle_changed_.notify_all();
@@ -221,7 +288,7 @@ void Coordinator::Impl::Apply(const core::Persist& effect) {
   store_->Write(
       effect, [this, job = effect.job_id, sequence = effect.sequence](const absl::Status& status) {
         if (status.ok()) {
-          queue_.Push({nullptr, core::StoreDone{job, sequence}});
+          queue_.Push({nullptr, core::Event(core::StoreDone{job, sequence})});
         } else if (options_.explain) {
           options_.explain({job, core::Reason::kInvalid,
                             absl::StrCat("the state could not be stored: ", status.message())});
@@ -248,13 +315,23 @@ bool Coordinator::Impl::WaitUntilIdle(Duration timeout) {
                                 [this] { return open_streams_ == 0 && num_jobs_ == 0; });
 }
 
+void Coordinator::Impl::EndSessions(Duration at_most) {
+  {
+    const std::lock_guard lock(mutex_);
+    ending_ = true;
+  }
+  queue_.Push({nullptr, EndAllSessions{}});
+  // Takes in no more, lets what was said go out, and at last cancels.
+  server_->Shutdown(std::chrono::system_clock::now() + at_most);
+}
+
 void Coordinator::Impl::Shutdown() {
   if (server_ == nullptr || !thread_.joinable()) {
     return;
   }
-  // A deadline in the past: streams are cancelled now. The thread still runs,
-  // so that every stream's end is taken in before it is joined.
-  server_->Shutdown(std::chrono::system_clock::now());
+  // The thread still runs, so that every stream's end is taken in before it is
+  // joined.
+  EndSessions(kGoodbyeTime);
   {
     std::unique_lock lock(mutex_);
     idle_changed_.wait_for(lock, std::chrono::seconds(2), [this] { return open_streams_ == 0; });
@@ -285,6 +362,10 @@ std::uint16_t Coordinator::port() const {
 
 std::shared_ptr<grpc::Channel> Coordinator::InProcessChannel() const {
   return impl_->InProcessChannel();
+}
+
+void Coordinator::EndSessions(Duration at_most) {
+  impl_->EndSessions(at_most);
 }
 
 bool Coordinator::WaitUntilIdle(Duration timeout) {

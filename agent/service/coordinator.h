@@ -7,6 +7,7 @@
 #ifndef DDLAUNCH_AGENT_SERVICE_COORDINATOR_H_
 #define DDLAUNCH_AGENT_SERVICE_COORDINATOR_H_
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -30,16 +31,23 @@ class Coordinator {
     // Where to listen: "127.0.0.1", "::1", "::" (every interface).
     std::string listen_host = "127.0.0.1";
     std::uint16_t listen_port = 0;  // 0: a free one
+    // The secret that an agent has to give; empty: none is asked for. Refusals
+    // for it are explained too, under an empty job id.
+    std::string token;
+    // A stream whose Hello has not come by then is ended.
+    Duration hello_timeout = std::chrono::seconds(10);
     // Gets each decision in words. Called on the coordinator's thread; must not
     // block.
     std::function<void(const core::Explain&)> explain;
+    // Gets a line when a job begins and when it ends; called as `explain` is.
+    std::function<void(const std::string&)> tell_of_job;
   };
 
   // Binds and serves. ALREADY_EXISTS: the port is taken, or the address is not
   // one of this host (gRPC does not tell which).
   static absl::StatusOr<std::unique_ptr<Coordinator>> Start(Options options,
                                                             std::unique_ptr<store::Store> store);
-  // Ends every session at once (agents see UNAVAILABLE) and joins the thread.
+  // Ends every session (agents see UNAVAILABLE) and joins the thread.
   ~Coordinator();
   Coordinator(const Coordinator&) = delete;
   Coordinator& operator=(const Coordinator&) = delete;
@@ -49,6 +57,11 @@ class Coordinator {
   // A channel to this coordinator within the process: the host's own agent
   // needs no connection, which is a millisecond less at every start.
   [[nodiscard]] std::shared_ptr<grpc::Channel> InProcessChannel() const;
+
+  // Tells every agent that the coordinator goes (UNAVAILABLE: they try to come
+  // back) and takes no other. Returns when all have heard it, or after `at_most`.
+  // Only the destructor is left to call then.
+  void EndSessions(Duration at_most);
 
   // Waits until no job is left that an agent could come back to, and no agent is
   // connected: whoever hosts the coordinator leaves last. False when `timeout`

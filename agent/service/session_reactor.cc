@@ -1,21 +1,56 @@
 // One agent's stream on the coordinator's side.
 #include "agent/service/session_reactor.h"
 
+#include <grpcpp/server_context.h>
+
+#include <chrono>
 #include <iterator>
 #include <utility>
 
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "agent/base/limits.h"
+#include "agent/service/token.h"
 #include "agent/wire/wire.h"
 
 namespace ddl {
 
-SessionReactor* SessionReactor::Create(Sink sink) {
+namespace {
+
+// What a peer calls its host, for people to read: who was refused may have said
+// anything.
+std::string NameOfHost(const ddlaunch::v1::Hello& hello) {
+  return absl::CHexEscape(hello.host().substr(0, limits::kMaxHostBytes));
+}
+
+}  // namespace
+
+SessionReactor* SessionReactor::Create(grpc::CallbackServerContext* context, Sink sink,
+                                       const Door* door, Lobby::Place place) {
   // NOLINTNEXTLINE(cppcoreguidelines-owning-memory): the constructor is private.
-  std::shared_ptr<SessionReactor> reactor(new SessionReactor(std::move(sink)));
+  std::shared_ptr<SessionReactor> reactor(
+      new SessionReactor(context, std::move(sink), door, std::move(place)));
   reactor->self_ = reactor;
+  reactor->hello_alarm_.Set(std::chrono::system_clock::now() + door->hello_timeout,
+                            [reactor](bool is_due) {
+                              if (is_due) {
+                                reactor->OnHelloTimeout();
+                              }
+                            });
   reactor->ReadNext();
   return reactor.get();
+}
+
+void SessionReactor::OnHelloTimeout() {
+  const std::lock_guard lock(mutex_);
+  if (done_) {
+    return;
+  }
+  if (!finished_ && !close_with_.has_value()) {
+    CloseLocked({grpc::StatusCode::DEADLINE_EXCEEDED, "no Hello came"});
+  } else {
+    context_->TryCancel();  // refused, and it does not take the answer
+  }
 }
 
 void SessionReactor::ReadNext() {
@@ -69,30 +104,51 @@ void SessionReactor::WriteNextLocked() {
 }
 
 std::optional<core::Event> SessionReactor::Convert() {
-  const auto refuse = [this](const absl::Status& status) {
-    Close({static_cast<grpc::StatusCode>(status.code()), std::string(status.message())});
-    return std::nullopt;
-  };
-  if (agent_.has_value()) {
-    auto event = wire::EventFromWire(*agent_, std::move(incoming_));
-    return event.ok() ? std::optional(*std::move(event)) : refuse(event.status());
+  if (!agent_.has_value()) {
+    return ConvertHello();
   }
-  const unsigned version = incoming_.hello().protocol_version();
-  if (incoming_.has_hello() && version != wire::kProtocolVersion) {
-    Send(core::Rejected{
-        core::Reason::kVersion,
-        absl::StrCat("this coordinator speaks protocol version ", wire::kProtocolVersion,
-                     ", the agent on ", incoming_.hello().host(), " version ", version,
-                     "; run the same ddlaunch on every node")});
-    Close(grpc::Status::OK);
+  auto event = wire::EventFromWire(*agent_, std::move(incoming_));
+  if (!event.ok()) {
+    Close({static_cast<grpc::StatusCode>(event.status().code()),
+           std::string(event.status().message())});
+    return std::nullopt;
+  }
+  return *std::move(event);
+}
+
+std::optional<core::Event> SessionReactor::ConvertHello() {
+  const ddlaunch::v1::Hello& said = incoming_.hello();
+  if (incoming_.has_hello() && said.protocol_version() != wire::kProtocolVersion) {
+    Refuse(core::Reason::kVersion,
+           absl::StrCat("this coordinator speaks protocol version ", wire::kProtocolVersion,
+                        ", the agent on ", NameOfHost(said), " version ", said.protocol_version(),
+                        "; run the same ddlaunch on every node"));
+    return std::nullopt;
+  }
+  if (incoming_.has_hello() && !door_->token.empty() && !TokenMatches(door_->token, said.token())) {
+    Refuse(
+        core::Reason::kUnauthenticated,
+        absl::StrCat("this coordinator asks for a token, and the agent on ", NameOfHost(said),
+                     said.token().empty() ? " gave none" : " gave another one",
+                     "; give the same --rdzv-token-file as the coordinator (or DDL_RDZV_TOKEN)"));
     return std::nullopt;
   }
   auto hello = wire::HelloFromWire(incoming_);
   if (!hello.ok()) {
-    return refuse(hello.status());
+    Close({static_cast<grpc::StatusCode>(hello.status().code()),
+           std::string(hello.status().message())});
+    return std::nullopt;
   }
+  hello_alarm_.Cancel();
+  place_.reset();
   agent_ = hello->agent;
   return *std::move(hello);
+}
+
+void SessionReactor::Refuse(core::Reason reason, std::string text) {
+  Send(core::Rejected{reason, text});
+  Close(grpc::Status::OK);
+  sink_(self_, core::Explain{"", reason, std::move(text)});
 }
 
 void SessionReactor::OnReadDone(bool ok) {
@@ -102,7 +158,7 @@ void SessionReactor::OnReadDone(bool ok) {
     return;
   }
   if (auto event = Convert(); event.has_value()) {
-    sink_(self_, std::move(event));
+    sink_(self_, *std::move(event));
   }
 }
 
@@ -125,11 +181,14 @@ void SessionReactor::OnDone() {
   {
     const std::lock_guard lock(mutex_);
     finished_ = true;
+    done_ = true;
   }
   // The stream's end is told even if nothing was ever read, so that a count of
   // sessions can be kept by it.
+  hello_alarm_.Cancel();
+  place_.reset();
   const std::shared_ptr<SessionReactor> self = std::move(self_);
-  sink_(self, std::nullopt);
+  sink_(self, Ended{});
 }
 
 }  // namespace ddl
