@@ -57,6 +57,9 @@ struct LaunchConfig {
   // MASTER_ADDR / MASTER_PORT as given; empty / 0: chosen by the agent.
   std::string master_addr;
   std::uint16_t master_port = 0;
+  // The secret that admits this node, and others if the coordinator is hosted
+  // here; empty: none. Never to be shown.
+  std::string rdzv_token;
   std::string local_addr;  // what this node advertises; empty: found out
   // Until the nodes are there; once min_nodes are, for more of them; and how
   // long the coordinator's host waits for the others' goodbyes.

@@ -7,12 +7,15 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <string>
 #include <system_error>
 #include <utility>
 #include <variant>
 
 #include "launcher/cli/parse.h"
+#include "launcher/cli/token.h"
+#include "launcher/coordinator_command.h"
 #include "launcher/exit_code.h"
 #include "launcher/log.h"
 #include "launcher/node.h"
@@ -80,22 +83,35 @@ void Say(const cli::Notices& notices) {
   }
 }
 
-int Main(int argc, char** argv) {
-  const auto parsed = cli::ParseCommandLine(argc, argv, cli::SurroundingsOfThisProcess(environ));
-  if (!parsed.ok()) {
-    log::Init(log::Level::kError);
-    log::Error(std::string(parsed.status().message()));
-    return ExitCodeFor(parsed.status());
+// `ps e` shows what a process was started with: the secret goes, once it is read,
+// from there and from what children inherit.
+void ForgetTokenVariable() {
+  if (char* const value = std::getenv(cli::kTokenVariable); value != nullptr) {
+    ::explicit_bzero(value, std::strlen(value));
+    ::unsetenv(cli::kTokenVariable);
   }
-  if (const auto* print = std::get_if<cli::PrintAndExit>(&*parsed)) {
-    std::fputs(print->text.c_str(), stdout);
-    return std::fflush(stdout) == 0 ? 0 : kExitFailure;
+}
+
+// Whoever serves a meeting has a connection for each node; the limit that
+// workers inherit stays as it was.
+void RaiseOwnDescriptorLimit(rlim_t needed) {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < needed) {
+    limit.rlim_cur = std::min(needed, limit.rlim_max);
+    ::setrlimit(RLIMIT_NOFILE, &limit);
   }
-  const auto& command = std::get<cli::LaunchCommand>(*parsed);
-  if (const absl::Status status = EnsureOwnDescriptors(); !status.ok()) {
-    log::Error(std::string(status.message()));
-    return kExitFailure;
-  }
+}
+
+int Coordinate(const cli::CoordinatorCommand& command) {
+  const SignalSet signals;
+  log::Init(command.config.verbose ? log::Level::kDebug : log::Level::kInfo);
+  gpr_set_log_function(LogFromGrpc);
+  RaiseOwnDescriptorLimit(RLIM_INFINITY);
+  Say(command.notices);
+  return RunCoordinator(command.config, signals);
+}
+
+int Launch(const cli::LaunchCommand& command) {
   // Before anything starts a thread: the supervisor is forked.
   auto supervisor = Supervisor::Fork();
   const SignalSet signals;
@@ -105,8 +121,32 @@ int Main(int argc, char** argv) {
     log::Error(std::string(supervisor.status().message()));
     return kExitFailure;
   }
+  constexpr rlim_t kOther = 1024;
+  RaiseOwnDescriptorLimit(kOther + static_cast<rlim_t>(command.config.max_nodes));
   Say(command.notices);
-  ::_exit(RunNode(command.config, *std::move(supervisor), signals));
+  return RunNode(command.config, *std::move(supervisor), signals);
+}
+
+int Main(int argc, char** argv) {
+  const auto parsed = cli::ParseCommandLine(argc, argv, cli::SurroundingsOfThisProcess(environ));
+  ForgetTokenVariable();
+  if (!parsed.ok()) {
+    log::Init(log::Level::kError);
+    log::Error(std::string(parsed.status().message()));
+    return ExitCodeFor(parsed.status());
+  }
+  if (const auto* print = std::get_if<cli::PrintAndExit>(&*parsed)) {
+    std::fputs(print->text.c_str(), stdout);
+    return std::fflush(stdout) == 0 ? 0 : kExitFailure;
+  }
+  if (const absl::Status status = EnsureOwnDescriptors(); !status.ok()) {
+    log::Error(std::string(status.message()));
+    return kExitFailure;
+  }
+  const auto* launch = std::get_if<cli::LaunchCommand>(&*parsed);
+  // Without the ends of threads and servers, which would only take time.
+  ::_exit(launch != nullptr ? Launch(*launch)
+                            : Coordinate(std::get<cli::CoordinatorCommand>(*parsed)));
 }
 
 }  // namespace

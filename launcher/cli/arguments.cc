@@ -24,10 +24,20 @@ std::string LongFlag(const FlagSpec& flag) {
   return absl::StrCat("--", std::string(flag.name));
 }
 
-absl::Status UnknownFlag(const std::string& flag, const std::string& nearest) {
+absl::Status UnknownFlag(const std::string& word, const std::string& name, Command command) {
+  const bool is_coordinator = command == Command::kCoordinator;
+  if (FindFlag(name, is_coordinator ? Command::kLaunch : Command::kCoordinator) != nullptr) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        word, is_coordinator
+                  ? ": the nodes of a job give it, not the coordinator (see ddlaunch "
+                    "coordinator --help)"
+                  : ": only for ddlaunch coordinator (see ddlaunch coordinator --help)"));
+  }
+  const std::string nearest = NearestFlag(name, command);
   return absl::InvalidArgumentError(absl::StrCat(
-      flag, ": no such flag", nearest.empty() ? "" : absl::StrCat("; did you mean ", nearest, "?"),
-      " (the program's own flags go after its name; see ddlaunch --help)"));
+      word, ": no such flag", nearest.empty() ? "" : absl::StrCat("; did you mean ", nearest, "?"),
+      is_coordinator ? " (see ddlaunch coordinator --help)"
+                     : " (the program's own flags go after its name; see ddlaunch --help)"));
 }
 
 absl::Status NeedsValue(const std::string& word, const FlagSpec& flag) {
@@ -36,16 +46,16 @@ absl::Status NeedsValue(const std::string& word, const FlagSpec& flag) {
 }
 
 // By its full name, or by a beginning that only one flag has.
-absl::StatusOr<const FlagSpec*> ResolveLongFlag(const std::string& name) {
-  if (const FlagSpec* const flag = FindFlag(name); flag != nullptr) {
+absl::StatusOr<const FlagSpec*> ResolveLongFlag(const std::string& name, Command command) {
+  if (const FlagSpec* const flag = FindFlag(name, command); flag != nullptr) {
     return flag;
   }
-  const std::vector<const FlagSpec*> candidates = FlagsStartingWith(name);
+  const std::vector<const FlagSpec*> candidates = FlagsStartingWith(name, command);
   if (candidates.size() == 1) {
     return candidates.front();
   }
   if (candidates.empty()) {
-    return UnknownFlag("--" + name, NearestFlag(name));
+    return UnknownFlag("--" + name, name, command);
   }
   std::string names;
   for (const FlagSpec* const flag : candidates) {
@@ -56,6 +66,7 @@ absl::StatusOr<const FlagSpec*> ResolveLongFlag(const std::string& name) {
 
 // The launcher's words, spelt out, and the index of what follows them.
 struct Front {
+  Command command = Command::kLaunch;
   std::vector<std::string> words;
   std::size_t program_index = 0;
   bool ended = false;  // by --help or --version: what follows cannot be wrong
@@ -68,7 +79,7 @@ absl::StatusOr<std::size_t> TakeLongFlag(const std::vector<std::string>& args, s
   const std::size_t equals = word.find('=');
   const bool has_value = equals != std::string::npos;
   const std::string name = has_value ? word.substr(2, equals - 2) : word.substr(2);
-  DDL_ASSIGN_OR_RETURN(const FlagSpec* const flag, ResolveLongFlag(name));
+  DDL_ASSIGN_OR_RETURN(const FlagSpec* const flag, ResolveLongFlag(name, front.command));
   front.words.push_back(LongFlag(*flag));
   front.ended = flag->id == FlagId::kHelp || flag->id == FlagId::kVersion;
   if (!flag->takes_value()) {
@@ -94,9 +105,9 @@ absl::StatusOr<std::size_t> TakeShortFlags(const std::vector<std::string>& args,
   const std::string& word = args[index];
   front.words.push_back(word);
   for (std::size_t at = 1; at < word.size(); ++at) {
-    const FlagSpec* const flag = FindShortFlag(word[at]);
+    const FlagSpec* const flag = FindShortFlag(word[at], front.command);
     if (flag == nullptr) {
-      return UnknownFlag(word, NearestFlag(word.substr(1)));
+      return UnknownFlag(word, word.substr(1), front.command);
     }
     if (flag->takes_value() && at + 1 < word.size()) {
       return index + 1;  // the rest of the word is the value
@@ -113,8 +124,9 @@ absl::StatusOr<std::size_t> TakeShortFlags(const std::vector<std::string>& args,
   return index + 1;
 }
 
-absl::StatusOr<Front> SplitFront(const std::vector<std::string>& args) {
+absl::StatusOr<Front> SplitFront(const std::vector<std::string>& args, Command command) {
   Front front;
+  front.command = command;
   std::size_t index = 0;
   while (index < args.size() && !front.ended) {
     const std::string& word = args[index];
@@ -135,9 +147,12 @@ absl::StatusOr<Front> SplitFront(const std::vector<std::string>& args) {
 // CLI11's view of the table: one option each; the last of several wins.
 class FlagReader {
  public:
-  FlagReader() : app_("ddlaunch") {
+  explicit FlagReader(Command command) : app_("ddlaunch") {
     app_.set_help_flag();
     for (const FlagSpec& flag : AllFlags()) {
+      if (!flag.BelongsTo(command)) {
+        continue;
+      }
       std::string names = LongFlag(flag);
       if (flag.short_name != 0) {
         absl::StrAppend(&names, ",-", std::string(1, flag.short_name));
@@ -156,9 +171,10 @@ class FlagReader {
     }
     std::map<FlagId, RawValue> values;
     for (const FlagSpec& flag : AllFlags()) {
-      const CLI::Option& option = *options_[Index(flag)];
-      if (option.count() > 0) {
-        values[flag.id] = {flag.takes_value() ? ValueOf(flag, option) : "1", LongFlag(flag)};
+      const auto option = options_.find(Index(flag));
+      if (option != options_.end() && option->second->count() > 0) {
+        values[flag.id] = {flag.takes_value() ? ValueOf(flag, *option->second) : "1",
+                           LongFlag(flag)};
       }
     }
     return values;
@@ -184,9 +200,10 @@ bool ReadsVariables(const FlagSpec& flag) {
   return flag.id != FlagId::kHelp && flag.id != FlagId::kVersion;
 }
 
-void AddFromEnvironment(const Environment& environment, std::map<FlagId, RawValue>& values) {
+void AddFromEnvironment(const Environment& environment, Command command,
+                        std::map<FlagId, RawValue>& values) {
   for (const FlagSpec& flag : AllFlags()) {
-    if (!ReadsVariables(flag)) {
+    if (!ReadsVariables(flag) || !flag.BelongsTo(command)) {
       continue;
     }
     for (const std::string& variable : {PetVariable(flag), std::string(flag.other_variable)}) {
@@ -206,12 +223,12 @@ const RawValue* Arguments::Find(FlagId id) const {
 }
 
 absl::StatusOr<Arguments> ScanArguments(const std::vector<std::string>& args,
-                                        const Environment& environment) {
-  DDL_ASSIGN_OR_RETURN(Front front, SplitFront(args));
-  FlagReader reader;
+                                        const Environment& environment, Command command) {
+  DDL_ASSIGN_OR_RETURN(Front front, SplitFront(args, command));
+  FlagReader reader(command);
   Arguments arguments;
   DDL_ASSIGN_OR_RETURN(arguments.values, reader.Read(std::move(front.words)));
-  AddFromEnvironment(environment, arguments.values);
+  AddFromEnvironment(environment, command, arguments.values);
   if (front.program_index < args.size()) {
     arguments.program = args[front.program_index];
     arguments.program_args.assign(
@@ -232,7 +249,8 @@ std::vector<std::string> UnknownPetVariables(const Environment& environment) {
        it != environment.end() && it->first.starts_with(kPrefix); ++it) {
     const bool known =
         std::any_of(AllFlags().begin(), AllFlags().end(), [&it](const FlagSpec& flag) {
-          return ReadsVariables(flag) && PetVariable(flag) == it->first;
+          return ReadsVariables(flag) && flag.BelongsTo(Command::kLaunch) &&
+                 PetVariable(flag) == it->first;
         });
     if (!known) {
       unknown.push_back(it->first);

@@ -34,12 +34,13 @@ struct Arguments {
   [[nodiscard]] const RawValue* Find(FlagId id) const;
 };
 
-// `args` without the program's own name (argv[0]). A flag on the command line
-// wins over its PET_ variable; an empty variable counts as unset.
+// `args` without the program's own name (argv[0]) and the command's word. A flag
+// on the command line wins over its PET_ variable; an empty variable counts as
+// unset.
 // Errors: INVALID_ARGUMENT, an unknown or ambiguous flag, a flag without its
 // value, a switch with one.
 absl::StatusOr<Arguments> ScanArguments(const std::vector<std::string>& args,
-                                        const Environment& environment);
+                                        const Environment& environment, Command command);
 
 // "--nnodes=3:1: must be ...": INVALID_ARGUMENT that names the flag (or the
 // variable) and the value in front of what is wrong with it.
@@ -62,7 +63,7 @@ auto ReadFlag(const Arguments& arguments, FlagId id, Parse parse)
   return std::optional<T>(*std::move(parsed));
 }
 
-// Variables named PET_something that no flag reads: most likely a slip.
+// Variables named PET_something that no flag of a launch reads: most likely a slip.
 std::vector<std::string> UnknownPetVariables(const Environment& environment);
 
 }  // namespace ddl::cli

@@ -2,7 +2,6 @@
 #include "launcher/cli/flags.h"
 
 #include <algorithm>
-#include <array>
 #include <cctype>
 #include <cstddef>
 #include <string>
@@ -15,10 +14,12 @@ namespace {
 
 using G = FlagGroup;
 using I = FlagId;
+using C = FlagSpec::Of;
 
 // clang-format off: a table is read by its columns.
 constexpr FlagSpec kFlags[] = {
-    {I::kNnodes, G::kJob, "nnodes", 0, "N", "1", "Nodes of the job (or N:N)", ""},
+    {I::kNnodes, G::kJob, "nnodes", 0, "N", "1",
+     "Nodes of the job, or MIN:MAX: they may come and go", ""},
     {I::kNprocPerNode, G::kJob, "nproc-per-node", 0, "N", "1",
      "Workers of this node: a number, cpu, gpu or auto", ""},
     {I::kNodeRank, G::kJob, "node-rank", 0, "R", "", "This node's rank (static: 0 unless given)",
@@ -29,8 +30,12 @@ constexpr FlagSpec kFlags[] = {
      "Where the nodes meet; port 29400 (c10d), 29500 (static)", ""},
     {I::kRdzvId, G::kMeeting, "rdzv-id", 0, "ID", "none", "The job's id, the same on every node",
      ""},
-    {I::kRdzvConf, G::kMeeting, "rdzv-conf", 0, "K=V,..", "",
-     "join_timeout, heartbeat_timeout (s), is_host, ...", ""},
+    {I::kListen, G::kMeeting, "listen", 0, "ADDR", ":29400",
+     "HOST:PORT or [V6]:PORT; :PORT or PORT: every address", "", C::kCoordinator},
+    {I::kRdzvConf, G::kMeeting, "rdzv-conf", 0, "K=V,..", "", "Timeouts and more; see below", "",
+     C::kBoth},
+    {I::kRdzvTokenFile, G::kMeeting, "rdzv-token-file", 0, "FILE", "",
+     "The secret that admits nodes; or DDL_RDZV_TOKEN", "", C::kBoth},
     {I::kStandalone, G::kMeeting, "standalone", 0, "", "",
      "One node that meets nobody; ignores --rdzv-*", ""},
     {I::kMasterAddr, G::kMeeting, "master-addr", 0, "HOST", "",
@@ -60,7 +65,8 @@ constexpr FlagSpec kFlags[] = {
      "Show only these local ranks", ""},
     {I::kLogLinePrefixTemplate, G::kOutput, "log-line-prefix-template", 0, "T", "",
      "${role_name} ${local_rank} ${rank} ${hostname}", "TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE"},
-    {I::kVerbose, G::kOutput, "verbose", 'v', "", "", "Say more about what ddlaunch does", ""},
+    {I::kVerbose, G::kOutput, "verbose", 'v', "", "", "Say more about what ddlaunch does", "",
+     C::kBoth},
     {I::kQuiet, G::kOutput, "quiet", 'q', "", "", "Say only what went wrong", ""},
     {I::kGlobalBatchSize, G::kPlan, "global-batch-size", 0, "N", "",
      "Samples of one optimizer step, all ranks", ""},
@@ -75,7 +81,7 @@ constexpr FlagSpec kFlags[] = {
      "Global batch that --base-lr is meant for", ""},
     {I::kLrScaling, G::kPlan, "lr-scaling", 0, "RULE", "none", "none, linear or sqrt", ""},
     {I::kWarmupSteps, G::kPlan, "warmup-steps", 0, "N", "0", "Optimizer steps of warm-up", ""},
-    {I::kHelp, G::kOther, "help", 'h', "", "", "This text", ""},
+    {I::kHelp, G::kOther, "help", 'h', "", "", "This text", "", C::kBoth},
     {I::kVersion, G::kOther, "version", 0, "", "", "ddlaunch's version", ""},
     {I::kMonitorInterval, G::kIgnored, "monitor-interval", 0, "S", "0.1", "nothing polls here", ""},
     {I::kStartMethod, G::kIgnored, "start-method", 0, "M", "spawn", "workers are always spawned",
@@ -111,29 +117,30 @@ const FlagSpec& Flag(FlagId id) {
   return flag;
 }
 
-const FlagSpec* FindFlag(std::string_view name) {
+const FlagSpec* FindFlag(std::string_view name, Command command) {
   const std::string dashed = WithDashes(name);
-  const auto* const it =
-      std::find_if(std::begin(kFlags), std::end(kFlags),
-                   [&dashed](const FlagSpec& flag) { return flag.name == dashed; });
+  const auto* const it = std::find_if(
+      std::begin(kFlags), std::end(kFlags),
+      [&](const FlagSpec& flag) { return flag.name == dashed && flag.BelongsTo(command); });
   return it == std::end(kFlags) ? nullptr : it;
 }
 
-std::vector<const FlagSpec*> FlagsStartingWith(std::string_view prefix) {
+std::vector<const FlagSpec*> FlagsStartingWith(std::string_view prefix, Command command) {
   const std::string dashed = WithDashes(prefix);
   std::vector<const FlagSpec*> found;
   for (const FlagSpec& flag : kFlags) {
-    if (flag.name.starts_with(dashed)) {
+    if (flag.name.starts_with(dashed) && flag.BelongsTo(command)) {
       found.push_back(&flag);
     }
   }
   return found;
 }
 
-const FlagSpec* FindShortFlag(char short_name) {
+const FlagSpec* FindShortFlag(char short_name, Command command) {
   const auto* const it =
-      std::find_if(std::begin(kFlags), std::end(kFlags),
-                   [short_name](const FlagSpec& flag) { return flag.short_name == short_name; });
+      std::find_if(std::begin(kFlags), std::end(kFlags), [=](const FlagSpec& flag) {
+        return flag.short_name == short_name && flag.BelongsTo(command);
+      });
   return it == std::end(kFlags) || short_name == 0 ? nullptr : it;
 }
 
@@ -160,10 +167,13 @@ std::string NearestName(std::string_view word, std::span<const std::string_view>
   return std::string(best);
 }
 
-std::string NearestFlag(std::string_view name) {
-  std::array<std::string_view, std::size(kFlags)> names;
-  std::transform(std::begin(kFlags), std::end(kFlags), names.begin(),
-                 [](const FlagSpec& flag) { return flag.name; });
+std::string NearestFlag(std::string_view name, Command command) {
+  std::vector<std::string_view> names;
+  for (const FlagSpec& flag : kFlags) {
+    if (flag.BelongsTo(command)) {
+      names.push_back(flag.name);
+    }
+  }
   const std::string nearest = NearestName(WithDashes(name), names);
   return nearest.empty() ? nearest : "--" + nearest;
 }

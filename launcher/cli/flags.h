@@ -11,6 +11,10 @@
 
 namespace ddl::cli {
 
+// What ddlaunch is asked to do: start a job's workers here, or, by its first word
+// `coordinator`, serve the meetings of many jobs.
+enum class Command : std::uint8_t { kLaunch, kCoordinator };
+
 // In the order of the table, which is the order of the help text.
 enum class FlagId : std::uint8_t {
   kNnodes,
@@ -19,7 +23,9 @@ enum class FlagId : std::uint8_t {
   kRdzvBackend,
   kRdzvEndpoint,
   kRdzvId,
+  kListen,
   kRdzvConf,
+  kRdzvTokenFile,
   kStandalone,
   kMasterAddr,
   kMasterPort,
@@ -88,7 +94,13 @@ struct FlagSpec {
   std::string_view help;
   // A second variable it can come from, of lower rank than PET_.
   std::string_view other_variable;
+  enum class Of : std::uint8_t { kLaunch, kCoordinator, kBoth };
+  Of command = Of::kLaunch;
 
+  [[nodiscard]] bool BelongsTo(Command asked) const {
+    return command == Of::kBoth ||
+           (command == Of::kCoordinator) == (asked == Command::kCoordinator);
+  }
   [[nodiscard]] bool takes_value() const { return !value_name.empty(); }
 };
 
@@ -96,12 +108,13 @@ struct FlagSpec {
 std::span<const FlagSpec> AllFlags();
 const FlagSpec& Flag(FlagId id);
 
-// By its long name in either spelling, without the dashes; null: no such flag.
-const FlagSpec* FindFlag(std::string_view name);
+// Among the flags of `command`: by its long name in either spelling, without the
+// dashes; null: it has no such flag.
+const FlagSpec* FindFlag(std::string_view name, Command command);
 // Every flag whose long name starts with `prefix` (either spelling), as
 // argparse would complete it.
-std::vector<const FlagSpec*> FlagsStartingWith(std::string_view prefix);
-const FlagSpec* FindShortFlag(char short_name);
+std::vector<const FlagSpec*> FlagsStartingWith(std::string_view prefix, Command command);
+const FlagSpec* FindShortFlag(char short_name, Command command);
 
 // "PET_NPROC_PER_NODE": where the flag's default comes from, as in torchrun.
 std::string PetVariable(const FlagSpec& flag);
@@ -109,8 +122,8 @@ std::string PetVariable(const FlagSpec& flag);
 // The name nearest to a mistyped one by edit distance; empty when none is
 // near enough to be what was meant.
 std::string NearestName(std::string_view word, std::span<const std::string_view> names);
-// Among the flags' long names; empty or "--nproc-per-node".
-std::string NearestFlag(std::string_view name);
+// Among the long names of the command's flags; empty or "--nproc-per-node".
+std::string NearestFlag(std::string_view name, Command command);
 
 }  // namespace ddl::cli
 

@@ -19,6 +19,12 @@ NAME.py runs by python3 -u; every other executable runs as it is.
 )";
 
 constexpr std::string_view kOutro = R"(
+--rdzv-conf, in seconds: join_timeout=600; last_call_timeout=5, from MIN nodes on, for more;
+  heartbeat_timeout=5, the silence that loses a node (or keep_alive_interval x
+  keep_alive_max_attempt); close_timeout=5, for the others' goodbyes. And is_host=0 or 1:
+  whether this node serves the meeting.
+"ddlaunch coordinator --listen ADDR" serves the meetings of many jobs and outlives them; see its
+  --help. (A program that is called coordinator is run as ./coordinator.)
 Each flag may be written with _ for -, be shortened while that is unambiguous, and
 takes its default from PET_NAME (PET_NPROC_PER_NODE=4). What follows PROGRAM is its own.
 Exit status: the failed worker's own, or 128 + signal; 2 usage, 126 / 127 no such program.
@@ -29,6 +35,22 @@ Examples:
   ddlaunch --nnodes=2 --rdzv-backend=c10d --rdzv-endpoint=host0:29400 --rdzv-id=j \
            --nproc_per_node=4 train_bin                   (the same on each node)
   ddlaunch --nproc_per_node=4 --global-batch-size=256 --max-micro-batch-size=32 train_bin
+)";
+
+constexpr std::string_view kCoordinatorIntro =
+    R"(Usage: ddlaunch coordinator [FLAG ...]
+Serves the meetings of many jobs until it is stopped. Their nodes come to it by
+--rdzv-backend=c10d --rdzv-endpoint=HOST:PORT, each job by an --rdzv-id of its own.
+)";
+
+constexpr std::string_view kCoordinatorOutro = R"(
+--rdzv-conf: heartbeat_timeout=5, the seconds of silence that lose a node, or
+  keep_alive_interval x keep_alive_max_attempt. A job's nodes give the other keys.
+SIGTERM or SIGINT ends it with status 0; jobs that run then look for it for a while.
+
+Examples:
+  ddlaunch coordinator --listen 10.0.0.1:29400 --rdzv-token-file=/etc/ddlaunch/token
+  ddlaunch coordinator --listen 127.0.0.1:0                   (a free port; it is printed)
 )";
 
 std::string_view TitleOf(FlagGroup group) {
@@ -89,12 +111,16 @@ std::string NamesOf(FlagGroup group) {
 
 }  // namespace
 
-std::string HelpText() {
-  std::string text(kIntro);
+std::string HelpText(Command command) {
+  const bool is_coordinator = command == Command::kCoordinator;
+  std::string text(is_coordinator ? kCoordinatorIntro : kIntro);
   const FlagSpec* previous = nullptr;
   for (const FlagSpec& flag : AllFlags()) {
+    if (!flag.BelongsTo(command)) {
+      continue;
+    }
     const bool new_group = previous == nullptr || previous->group != flag.group;
-    if (new_group) {
+    if (new_group && !is_coordinator) {
       absl::StrAppend(&text, std::string(TitleOf(flag.group)), ":\n");
     }
     const bool by_name_only = flag.group == FlagGroup::kIgnored || flag.group == FlagGroup::kNotYet;
@@ -105,7 +131,7 @@ std::string HelpText() {
     }
     previous = &flag;
   }
-  return text.append(kOutro);
+  return text.append(is_coordinator ? kCoordinatorOutro : kOutro);
 }
 
 std::string VersionText() {

@@ -4,9 +4,11 @@
 
 #include <string>
 
+#include "launcher/cli/flags.h"
+
 namespace ddl::cli {
 
-std::string HelpText();
+std::string HelpText(Command command);
 std::string VersionText();
 
 }  // namespace ddl::cli

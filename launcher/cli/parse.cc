@@ -16,10 +16,12 @@
 
 #include "absl/strings/str_cat.h"
 #include "agent/base/status_macros.h"
+#include "launcher/cli/coordinator.h"
 #include "launcher/cli/devices.h"
 #include "launcher/cli/flags.h"
 #include "launcher/cli/help.h"
 #include "launcher/cli/meeting.h"
+#include "launcher/cli/token.h"
 #include "launcher/cli/values.h"
 
 namespace ddl::cli {
@@ -66,6 +68,20 @@ absl::Status ApplyWorkers(const Arguments& arguments, const Surroundings& surrou
   }
   DDL_ASSIGN_OR_RETURN(config.nproc, CountWorkers(*arguments.Find(FlagId::kNprocPerNode), *request,
                                                   surroundings, notices));
+  return absl::OkStatus();
+}
+
+// ---- the token ----------------------------------------------------------------
+
+// With --standalone nobody else is met: it is not read, like all of --rdzv-*.
+absl::Status ApplyToken(const Arguments& arguments, const Surroundings& surroundings,
+                        LaunchConfig& config, Notices& notices) {
+  DDL_ASSIGN_OR_RETURN(const bool standalone, ReadSwitch(arguments, FlagId::kStandalone));
+  if (standalone) {
+    return absl::OkStatus();
+  }
+  DDL_ASSIGN_OR_RETURN(config.rdzv_token, ReadToken(arguments, surroundings.environment,
+                                                    surroundings.places.cwd, notices));
   return absl::OkStatus();
 }
 
@@ -301,7 +317,11 @@ absl::Status ApplyProgram(const Arguments& arguments, const Surroundings& surrou
 
 void WarnOfUnknownVariables(const Environment& environment, Notices& notices) {
   std::vector<std::string> names;
-  std::transform(AllFlags().begin(), AllFlags().end(), std::back_inserter(names), PetVariable);
+  for (const FlagSpec& flag : AllFlags()) {
+    if (flag.BelongsTo(Command::kLaunch)) {
+      names.push_back(PetVariable(flag));
+    }
+  }
   const std::vector<std::string_view> views(names.begin(), names.end());
   for (const std::string& variable : UnknownPetVariables(environment)) {
     const std::string nearest = NearestName(variable, views);
@@ -332,9 +352,13 @@ Surroundings SurroundingsOfThisProcess(const char* const* environ) {
 
 absl::StatusOr<ParseResult> ParseCommandLine(const std::vector<std::string>& args,
                                              const Surroundings& surroundings) {
-  DDL_ASSIGN_OR_RETURN(const Arguments arguments, ScanArguments(args, surroundings.environment));
+  if (!args.empty() && args.front() == "coordinator") {
+    return ParseCoordinatorCommand({args.begin() + 1, args.end()}, surroundings);
+  }
+  DDL_ASSIGN_OR_RETURN(const Arguments arguments,
+                       ScanArguments(args, surroundings.environment, Command::kLaunch));
   if (arguments.Find(FlagId::kHelp) != nullptr) {
-    return PrintAndExit{HelpText()};
+    return PrintAndExit{HelpText(Command::kLaunch)};
   }
   if (arguments.Find(FlagId::kVersion) != nullptr) {
     return PrintAndExit{VersionText()};
@@ -344,6 +368,7 @@ absl::StatusOr<ParseResult> ParseCommandLine(const std::vector<std::string>& arg
   DDL_RETURN_IF_ERROR(RefuseFlagsOfLaterVersions(arguments));
   DDL_RETURN_IF_ERROR(ApplyWorkers(arguments, surroundings, config, command.notices));
   DDL_RETURN_IF_ERROR(ApplyMeetingFlags(arguments, config, command.notices));
+  DDL_RETURN_IF_ERROR(ApplyToken(arguments, surroundings, config, command.notices));
   DDL_RETURN_IF_ERROR(ApplySupervision(arguments, config, command.notices));
   DDL_RETURN_IF_ERROR(ApplyOutput(arguments, surroundings, config, command.notices));
   DDL_RETURN_IF_ERROR(ReadPlan(arguments, config.plan));

@@ -1,4 +1,5 @@
-// The command line and the environment -> one validated LaunchConfig.
+// The command line and the environment -> one validated LaunchConfig (or
+// CoordinatorConfig).
 //
 // Everything a user can get wrong alone on one node is found here, before
 // anything is started: unknown flags, values out of range, flags that
@@ -7,7 +8,6 @@
 #ifndef DDLAUNCH_LAUNCHER_CLI_PARSE_H_
 #define DDLAUNCH_LAUNCHER_CLI_PARSE_H_
 
-#include <cstdint>
 #include <string>
 #include <variant>
 #include <vector>
@@ -15,18 +15,12 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "launcher/cli/arguments.h"
+#include "launcher/cli/notice.h"
 #include "launcher/cli/program.h"
+#include "launcher/coordinator_config.h"
 #include "launcher/launch_config.h"
 
 namespace ddl::cli {
-
-// Something to say once logging is set up: what was chosen for the user.
-struct Notice {
-  enum class Level : std::uint8_t { kDebug, kInfo, kWarning };
-  Level level = Level::kInfo;
-  std::string text;
-};
-using Notices = std::vector<Notice>;
 
 // Print `text` to stdout and exit 0 (--help, --version).
 struct PrintAndExit {
@@ -38,7 +32,14 @@ struct LaunchCommand {
   Notices notices;
 };
 
-using ParseResult = std::variant<PrintAndExit, LaunchCommand>;
+// The first word is `coordinator`. (A program of that name is run as
+// ./coordinator, or after `--`.)
+struct CoordinatorCommand {
+  CoordinatorConfig config;
+  Notices notices;
+};
+
+using ParseResult = std::variant<PrintAndExit, LaunchCommand, CoordinatorCommand>;
 
 // What the command line is read against; a test gives its own.
 struct Surroundings {

@@ -200,6 +200,22 @@ absl::StatusOr<Endpoint> ParseEndpoint(std::string_view text, std::uint16_t defa
   return Endpoint{*std::move(host), static_cast<std::uint16_t>(*port)};
 }
 
+absl::StatusOr<Endpoint> ParseListen(std::string_view text) {
+  const std::string_view digits = text.starts_with(':') ? text.substr(1) : text;
+  if (!digits.empty() && std::all_of(digits.begin(), digits.end(),
+                                     [](unsigned char c) { return std::isdigit(c) != 0; })) {
+    const absl::StatusOr<std::int64_t> port =
+        ParseInteger(digits, 0, std::numeric_limits<std::uint16_t>::max());
+    if (port.ok()) {
+      return Endpoint{kEveryAddress, static_cast<std::uint16_t>(*port)};
+    }
+  } else if (absl::StatusOr<Endpoint> endpoint = ParseEndpoint(text, kDefaultListenPort);
+             endpoint.ok()) {
+    return endpoint;
+  }
+  return MustBe("HOST:PORT, [IPV6]:PORT, :PORT or PORT, with a port up to 65535 (0: a free one)");
+}
+
 absl::StatusOr<StreamMap> ParseStreamMap(std::string_view text) {
   const auto wrong = [] {
     return MustBe("0 (none), 1 (stdout), 2 (stderr) or 3 (both), or by local rank: 0:3,1:1");

@@ -52,6 +52,10 @@ struct Endpoint {
   std::uint16_t port = 0;
 };
 absl::StatusOr<Endpoint> ParseEndpoint(std::string_view text, std::uint16_t default_port);
+// Where to listen: as an endpoint, or ":29400" or "29400" for every address.
+inline constexpr const char* kEveryAddress = "::";
+inline constexpr std::uint16_t kDefaultListenPort = 29400;
+absl::StatusOr<Endpoint> ParseListen(std::string_view text);
 // A host name or an address, IPv6 with or without brackets (they go).
 absl::StatusOr<std::string> ParseHost(std::string_view text);
 

@@ -14,10 +14,11 @@
 namespace ddl {
 namespace {
 
-// Stale in the parent, and not always set again below.
-constexpr std::array<std::string_view, 6> kPlanNames = {
-    "DDL_GLOBAL_BATCH_SIZE", "DDL_MICRO_BATCH_SIZE", "DDL_GRAD_ACCUM_STEPS",
-    "DDL_LEARNING_RATE",     "DDL_WARMUP_STEPS",     "DDL_PLAN_HASH"};
+// Stale in the parent, and not always set again below; and a secret that is for
+// ddlaunch alone.
+constexpr std::array<std::string_view, 7> kNotPassedOn = {
+    "DDL_GLOBAL_BATCH_SIZE", "DDL_MICRO_BATCH_SIZE", "DDL_GRAD_ACCUM_STEPS", "DDL_LEARNING_RATE",
+    "DDL_WARMUP_STEPS",      "DDL_PLAN_HASH",        "DDL_RDZV_TOKEN"};
 
 using Variables = std::vector<std::pair<std::string, std::string>>;
 
@@ -106,7 +107,7 @@ std::vector<std::string> WorkerEnvironment(const std::vector<std::string>& paren
   AppendOwnVariables(round, own);
   AppendDefaults(parent, round.nproc, usable_cpus, own);
 
-  std::unordered_set<std::string_view> replaced(kPlanNames.begin(), kPlanNames.end());
+  std::unordered_set<std::string_view> replaced(kNotPassedOn.begin(), kNotPassedOn.end());
   for (const auto& [name, value] : own) {
     replaced.insert(name);
   }

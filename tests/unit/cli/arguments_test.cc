@@ -22,13 +22,13 @@ using testing::Not;
 using Words = std::vector<std::string>;
 
 Arguments Scan(const Words& args, const Environment& environment = {}) {
-  auto arguments = ScanArguments(args, environment);
+  auto arguments = ScanArguments(args, environment, Command::kLaunch);
   EXPECT_TRUE(arguments.ok()) << arguments.status();
   return arguments.ok() ? *std::move(arguments) : Arguments{};
 }
 
 std::string ScanError(const Words& args) {
-  const absl::Status status = ScanArguments(args, {}).status();
+  const absl::Status status = ScanArguments(args, {}, Command::kLaunch).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
   return std::string(status.message());
 }

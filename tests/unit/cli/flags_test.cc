@@ -32,37 +32,51 @@ TEST(Flags, Table_NamesAreUniqueAndInDashForm) {
 }
 
 TEST(Flags, FindFlag_EitherSpelling_IsTheSameFlag) {
-  ASSERT_NE(FindFlag("nproc-per-node"), nullptr);
-  EXPECT_EQ(FindFlag("nproc_per_node"), FindFlag("nproc-per-node"));
-  EXPECT_EQ(FindFlag("nproc"), nullptr);
+  ASSERT_NE(FindFlag("nproc-per-node", Command::kLaunch), nullptr);
+  EXPECT_EQ(FindFlag("nproc_per_node", Command::kLaunch),
+            FindFlag("nproc-per-node", Command::kLaunch));
+  EXPECT_EQ(FindFlag("nproc", Command::kLaunch), nullptr);
 }
 
 TEST(Flags, PetVariable_IsUpperCaseWithUnderscores) {
   EXPECT_EQ(PetVariable(Flag(FlagId::kNprocPerNode)), "PET_NPROC_PER_NODE");
 }
 
+TEST(Flags, FlagOfAnotherCommand_IsNotFound) {
+  EXPECT_EQ(FindFlag("listen", Command::kLaunch), nullptr);
+  EXPECT_NE(FindFlag("listen", Command::kCoordinator), nullptr);
+  EXPECT_EQ(FindFlag("nnodes", Command::kCoordinator), nullptr);
+  EXPECT_EQ(FindShortFlag('m', Command::kCoordinator), nullptr);
+  EXPECT_EQ(FindFlag("rdzv-conf", Command::kLaunch), FindFlag("rdzv-conf", Command::kCoordinator));
+}
+
 TEST(Flags, NearestFlag_ASlip_IsFound) {
-  EXPECT_EQ(NearestFlag("nproc-per-nod"), "--nproc-per-node");
-  EXPECT_EQ(NearestFlag("max_restart"), "--max-restarts");
-  EXPECT_EQ(NearestFlag("rdvz-endpoint"), "--rdzv-endpoint");
+  EXPECT_EQ(NearestFlag("nproc-per-nod", Command::kLaunch), "--nproc-per-node");
+  EXPECT_EQ(NearestFlag("max_restart", Command::kLaunch), "--max-restarts");
+  EXPECT_EQ(NearestFlag("rdvz-endpoint", Command::kLaunch), "--rdzv-endpoint");
 }
 
 TEST(Flags, NearestFlag_AnotherWord_FindsNone) {
-  EXPECT_EQ(NearestFlag("learning-rate-decay"), "");
+  EXPECT_EQ(NearestFlag("learning-rate-decay", Command::kLaunch), "");
 }
 
-TEST(Help, Text_NamesEveryFlagAndFitsAScreenAndAHalf) {
-  const std::string text = HelpText();
-  for (const FlagSpec& flag : AllFlags()) {
-    EXPECT_THAT(text, HasSubstr("--" + std::string(flag.name)));
+TEST(Help, Texts_NameTheFlagsOfTheirCommandAndFitAScreenAndAHalf) {
+  for (const Command command : {Command::kLaunch, Command::kCoordinator}) {
+    const std::string text = HelpText(command);
+    for (const FlagSpec& flag : AllFlags()) {
+      if (flag.BelongsTo(command)) {
+        EXPECT_THAT(text, HasSubstr("--" + std::string(flag.name)));
+      }
+    }
+    constexpr std::ptrdiff_t kMaxLines = 70;
+    EXPECT_LE(std::count(text.begin(), text.end(), '\n'), kMaxLines);
   }
-  constexpr std::ptrdiff_t kMaxLines = 70;
-  EXPECT_LE(std::count(text.begin(), text.end(), '\n'), kMaxLines);
+  EXPECT_THAT(HelpText(Command::kLaunch), HasSubstr("ddlaunch coordinator --listen"));
 }
 
 TEST(Help, Lines_AreAtMost100Wide) {
   constexpr std::size_t kMaxWidth = 100;
-  const std::string text = HelpText();
+  const std::string text = HelpText(Command::kLaunch) + HelpText(Command::kCoordinator);
   for (std::size_t at = 0; at < text.size();) {
     const std::size_t end = text.find('\n', at);
     EXPECT_LE(end - at, kMaxWidth) << text.substr(at, end - at);

@@ -106,6 +106,30 @@ TEST(ParseEndpoint, Nonsense_IsRefused) {
   }
 }
 
+TEST(ParseListen, EveryForm_IsRead) {
+  struct Case {
+    const char* text;
+    const char* host;
+    int port;
+  };
+  for (const Case& one : {Case{"10.0.0.1:7", "10.0.0.1", 7}, Case{"host", "host", 29400},
+                          Case{"10.0.0.1", "10.0.0.1", 29400}, Case{"[::1]:0", "::1", 0},
+                          Case{"[::]", "::", 29400}, Case{":7", "::", 7}, Case{"7", "::", 7},
+                          Case{"0", "::", 0}, Case{"localhost:0", "localhost", 0}}) {
+    const auto listen = ParseListen(one.text);
+    ASSERT_TRUE(listen.ok()) << one.text << ": " << listen.status();
+    EXPECT_EQ(listen->host, one.host) << one.text;
+    EXPECT_EQ(listen->port, one.port) << one.text;
+  }
+}
+
+TEST(ParseListen, Nonsense_IsRefused) {
+  for (const char* const text : {"", ":", "::1", "65536", ":65536", "h:", "h:x", "*:7", "a b:7",
+                                 "[::1", "99999999999999999999"}) {
+    EXPECT_THAT(ErrorOf(ParseListen(text)), HasSubstr("must be HOST:PORT")) << text;
+  }
+}
+
 TEST(ParseStreamMap, OneDigit_IsForAll) {
   EXPECT_EQ(ParseStreamMap("3")->of(7), kBothStreams);
   EXPECT_EQ(ParseStreamMap("0")->of(0), kNoStream);
