@@ -84,7 +84,8 @@ absl::Status Node::Join() {
                        }));
   if (place_.is_open_to_network) {
     log::Warn(absl::StrCat("the rendezvous at ", place_.endpoint,
-                           " is open: anybody who can reach the port can join this job"));
+                           " is open: anybody who can reach the port can join this job; give "
+                           "every node the same --rdzv-token-file=FILE"));
   }
   group_ = std::make_unique<WorkerGroup>(config_, std::move(supervisor_));
   log::SetSink(
@@ -99,6 +100,7 @@ absl::Status Node::Join() {
           // A coordinator on this very host answers at once, or is none.
           .connect_timeout = place_.port_was_taken ? std::min(kOwnHostTimeout, config_.join_timeout)
                                                    : config_.join_timeout,
+          .token = config_.rdzv_token,
       },
       MonotonicNow());
   return absl::OkStatus();

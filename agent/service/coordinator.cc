@@ -16,7 +16,6 @@
 #include "absl/strings/str_cat.h"
 #include "agent/base/event_queue.h"
 #include "agent/base/host.h"
-#include "agent/base/limits.h"
 #include "agent/service/job_watch.h"
 #include "agent/service/lobby.h"
 #include "agent/service/session_reactor.h"
@@ -85,6 +84,7 @@ class Coordinator::Impl final : public ddlaunch::v1::Rendezvous::CallbackService
   Impl(Options options, std::unique_ptr<store::Store> store)
       : options_(std::move(options)),
         door_{options_.token, options_.hello_timeout},
+        lobby_(options_.max_unintroduced_streams),
         store_(std::move(store)),
         core_(options_.core) {}
 
@@ -143,7 +143,7 @@ class Coordinator::Impl final : public ddlaunch::v1::Rendezvous::CallbackService
 
   const Options options_;
   const SessionReactor::Door door_;
-  const Lobby lobby_{limits::kMaxUnintroducedStreams};
+  const Lobby lobby_;
   EventQueue<Incoming> queue_;
   std::uint16_t port_ = 0;
   std::unique_ptr<grpc::Server> server_;

@@ -8,6 +8,7 @@
 #define DDLAUNCH_AGENT_SERVICE_COORDINATOR_H_
 
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -15,6 +16,7 @@
 
 #include "absl/status/statusor.h"
 #include "agent/base/clock.h"
+#include "agent/base/limits.h"
 #include "agent/core/rendezvous.h"
 #include "agent/store/store.h"
 
@@ -34,8 +36,9 @@ class Coordinator {
     // The secret that an agent has to give; empty: none is asked for. Refusals
     // for it are explained too, under an empty job id.
     std::string token;
-    // A stream whose Hello has not come by then is ended.
+    // A stream whose Hello has not come by then is ended; so many may wait for it.
     Duration hello_timeout = std::chrono::seconds(10);
+    std::size_t max_unintroduced_streams = limits::kMaxUnintroducedStreams;
     // Gets each decision in words. Called on the coordinator's thread; must not
     // block.
     std::function<void(const core::Explain&)> explain;

@@ -18,6 +18,7 @@ absl::StatusOr<std::unique_ptr<Coordinator>> Host(
   options.core.heartbeat_interval = config.heartbeat_interval;
   options.core.heartbeat_timeout = config.heartbeat_timeout;
   options.core.only_job = config.job_id;
+  options.token = config.rdzv_token;
   options.listen_host = listen_host;
   options.listen_port = port;
   options.explain = std::move(explain);
@@ -61,7 +62,7 @@ absl::StatusOr<MeetingPlace> FindMeetingPlace(const LaunchConfig& config,
     auto coordinator = Host(config, listen_host, config.endpoint_port, std::move(explain));
     if (coordinator.ok()) {
       place.coordinator = *std::move(coordinator);
-      place.is_open_to_network = !IsLoopbackLiteral(listen_host);
+      place.is_open_to_network = !IsLoopbackLiteral(listen_host) && config.rdzv_token.empty();
       place.endpoint = JoinHostPort(listen_host == "::" ? config.endpoint_host : listen_host,
                                     place.coordinator->port());
     } else if (config.is_host.value_or(false) || config.endpoint_port == 0) {

@@ -27,7 +27,7 @@ struct MeetingPlace {
   // which answers at once, or a stranger.
   bool port_was_taken = false;
   // Whether anybody on the network could join: the listening address is not
-  // loopback (and this version knows no token).
+  // loopback, and no token is asked for.
   bool is_open_to_network = false;
 };
 

@@ -1,14 +1,9 @@
 // Agents and a coordinator over real gRPC on loopback.
 #include "agent/service/coordinator.h"
 
-#include <arpa/inet.h>
 #include <gmock/gmock.h>
-#include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
-#include <sys/socket.h>
 
-#include "agent/base/unique_fd.h"
-#include "ddlaunch/v1/rendezvous.grpc.pb.h"
 #include "tests/support/test_agent.h"
 
 namespace ddl {
@@ -141,62 +136,6 @@ TEST(Coordinator, PortTaken_IsAlreadyExists) {
   options.listen_port = coordinator->port();
   const auto second = Coordinator::Start(options, std::make_unique<store::MemoryStore>());
   EXPECT_TRUE(absl::IsAlreadyExists(second.status())) << second.status();
-}
-
-UniqueFd ConnectTo(std::uint16_t port) {
-  UniqueFd fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_port = htons(port);
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  // NOLINTNEXTLINE(cppcoreguidelines-pro-type-reinterpret-cast): the socket API.
-  EXPECT_EQ(::connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
-  return fd;
-}
-
-TEST(Coordinator, GarbageAtThePort_DoesNotHarmAJob) {
-  const auto coordinator = StartCoordinator();
-  std::vector<UniqueFd> strangers;
-  for (const std::string& garbage : {std::string("GET / HTTP/1.1\r\n\r\n"), std::string(4096, '\0'),
-                                     std::string("\x16\x03\x01\x02\x00", 5), std::string()}) {
-    strangers.push_back(ConnectTo(coordinator->port()));
-    EXPECT_EQ(::send(strangers.back().get(), garbage.data(), garbage.size(), MSG_NOSIGNAL),
-              static_cast<ssize_t>(garbage.size()));
-  }
-  TestAgent agent(coordinator->port(), SomeHello("a", 1));
-  EXPECT_TRUE(agent.WaitFor<core::RoundStart>().has_value());
-}
-
-// A session by hand: what an agent of ours would never send.
-grpc::Status SendByHand(std::uint16_t port, const ddlaunch::v1::AgentMessage& message,
-                        ddlaunch::v1::CoordinatorMessage* answer) {
-  const auto stub = ddlaunch::v1::Rendezvous::NewStub(
-      grpc::CreateChannel(absl::StrCat("127.0.0.1:", port), grpc::InsecureChannelCredentials()));
-  grpc::ClientContext context;
-  context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(20));
-  const auto stream = stub->Session(&context);
-  stream->Write(message);
-  stream->Read(answer);
-  return stream->Finish();
-}
-
-TEST(Session, OtherProtocolVersion_IsRejectedWithBothNamed) {
-  const auto coordinator = StartCoordinator();
-  ddlaunch::v1::AgentMessage message;
-  message.mutable_hello()->set_protocol_version(99);
-  ddlaunch::v1::CoordinatorMessage answer;
-  EXPECT_TRUE(SendByHand(coordinator->port(), message, &answer).ok());
-  EXPECT_EQ(answer.rejected().reason(), ddlaunch::v1::REASON_VERSION);
-  EXPECT_THAT(answer.rejected().text(), HasSubstr("version 99"));
-}
-
-TEST(Session, FirstMessageIsNoHello_IsInvalidArgument) {
-  const auto coordinator = StartCoordinator();
-  ddlaunch::v1::AgentMessage message;
-  message.mutable_heartbeat();
-  ddlaunch::v1::CoordinatorMessage answer;
-  EXPECT_EQ(SendByHand(coordinator->port(), message, &answer).error_code(),
-            grpc::StatusCode::INVALID_ARGUMENT);
 }
 
 }  // namespace

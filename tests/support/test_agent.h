@@ -31,13 +31,16 @@ inline void KeepGrpcUp() {
   EXPECT_NE(keeper, nullptr);
 }
 
-inline std::unique_ptr<Coordinator> StartCoordinator(core::Options core_options = {}) {
+inline std::unique_ptr<Coordinator> StartCoordinator(Coordinator::Options options) {
   KeepGrpcUp();
-  Coordinator::Options options;
-  options.core = core_options;
-  auto coordinator = Coordinator::Start(options, std::make_unique<store::MemoryStore>());
+  auto coordinator = Coordinator::Start(std::move(options), std::make_unique<store::MemoryStore>());
   EXPECT_TRUE(coordinator.ok()) << coordinator.status();
   return *std::move(coordinator);
+}
+inline std::unique_ptr<Coordinator> StartCoordinator(const core::Options& core_options = {}) {
+  Coordinator::Options options;
+  options.core = core_options;
+  return StartCoordinator(std::move(options));
 }
 
 inline constexpr std::uint16_t kMasterPort = 4321;
@@ -58,11 +61,15 @@ inline core::AgentConnected SomeHello(const std::string& host, int num_nodes = 2
 
 class TestAgent {
  public:
-  TestAgent(std::uint16_t port, const core::AgentConnected& hello)
-      : TestAgent(absl::StrCat("127.0.0.1:", port), hello) {}
-  TestAgent(const std::string& endpoint, const core::AgentConnected& hello)
+  TestAgent(std::uint16_t port, const core::AgentConnected& hello, const std::string& token = "")
+      : TestAgent(absl::StrCat("127.0.0.1:", port), hello, token) {}
+  TestAgent(const std::string& endpoint, const core::AgentConnected& hello,
+            const std::string& token = "")
       : client_(RendezvousClient::NewChannel(endpoint),
-                {.endpoint = endpoint, .hello = hello, .connect_timeout = hello.join_timeout},
+                {.endpoint = endpoint,
+                 .hello = hello,
+                 .connect_timeout = hello.join_timeout,
+                 .token = token},
                 MonotonicNow()) {}
 
   RendezvousClient& client() { return client_; }

@@ -96,6 +96,7 @@ TEST(WorkerEnvironment, StaleValuesOfTheParent_DoNotLeakThrough) {
                                            "MASTER_ADDR=stale",
                                            "RANK=78",
                                            "DDL_PLAN_HASH=stale",
+                                           "DDL_RDZV_TOKEN=stale",
                                            "DDL_LEARNING_RATE=9",
                                            "DDL_GATEWAY=stale",
                                            "DDL_ROUND=99",
