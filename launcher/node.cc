@@ -22,6 +22,8 @@ namespace ddl {
 namespace {
 
 constexpr Duration kOwnHostTimeout = std::chrono::seconds(4);
+// However long the endpoint's name took to resolve.
+constexpr Duration kLeastConnectTimeout = std::chrono::seconds(1);
 // How long a goodbye may take.
 constexpr Duration kLeaveTimeout = std::chrono::seconds(5);
 // After a stop by the user and the end of the workers: how long to wait for the
@@ -78,10 +80,14 @@ absl::Status Node::Join() {
                        Gateway::Start(config_.job_id, host_,
                                       [this](const core::Event& event) { client_->Send(event); }));
   DDL_RETURN_IF_ERROR(supervisor_->RemoveAtEnd(gateway_->directory()));
-  DDL_ASSIGN_OR_RETURN(place_, FindMeetingPlace(config_, [](const core::Explain& explain) {
-                         log::Debug(absl::StrCat("coordinator: ", core::ToString(explain.reason),
-                                                 ": ", explain.text));
-                       }));
+  const Instant give_up_at = MonotonicNow() + config_.join_timeout;
+  Patience patience{give_up_at, signals_.fd(), [this] { return StopWasAskedFor(); },
+                    [](const std::string& text) { log::Info(text); }};
+  DDL_ASSIGN_OR_RETURN(
+      place_, FindMeetingPlace(config_, patience, [](const core::Explain& explain) {
+        log::Debug(
+            absl::StrCat("coordinator: ", core::ToString(explain.reason), ": ", explain.text));
+      }));
   if (place_.is_open_to_network) {
     log::Warn(absl::StrCat("the rendezvous at ", place_.endpoint,
                            " is open: anybody who can reach the port can join this job; give "
@@ -91,6 +97,7 @@ absl::Status Node::Join() {
   log::SetSink(
       [group = group_.get()](std::string_view lines) { group->Print(std::string(lines)); });
   DDL_ASSIGN_OR_RETURN(const std::uint16_t master_port, NextMasterPort());
+  const Duration left = std::max(give_up_at - MonotonicNow(), kLeastConnectTimeout);
   client_ = std::make_unique<RendezvousClient>(
       place_.coordinator != nullptr ? place_.coordinator->InProcessChannel()
                                     : RendezvousClient::NewChannel(place_.endpoint),
@@ -98,12 +105,22 @@ absl::Status Node::Join() {
           .endpoint = place_.endpoint,
           .hello = MakeHello(master_port),
           // A coordinator on this very host answers at once, or is none.
-          .connect_timeout = place_.port_was_taken ? std::min(kOwnHostTimeout, config_.join_timeout)
-                                                   : config_.join_timeout,
+          .connect_timeout = place_.port_was_taken ? std::min(kOwnHostTimeout, left) : left,
           .token = config_.rdzv_token,
       },
       MonotonicNow());
   return absl::OkStatus();
+}
+
+// Before the loop runs there is nothing to stop, and no worker to pass a signal
+// on to.
+bool Node::StopWasAskedFor() {
+  for (const int signal : signals_.Read()) {
+    if (IsStopSignal(signal) && stop_signal_ == 0) {
+      stop_signal_ = signal;
+    }
+  }
+  return stop_signal_ != 0;
 }
 
 int Node::Run() {
@@ -111,6 +128,9 @@ int Node::Run() {
   if (const absl::Status status = Join(); status.ok()) {
     Loop();
     exit_code = Leave();
+  } else if (absl::IsCancelled(status)) {
+    log::Error(absl::StrCat("stopped by ", SignalSet::Name(stop_signal_)));
+    exit_code = kSignalExitBase + stop_signal_;
   } else {
     log::Error(std::string(status.message()));
     if (group_ != nullptr) {

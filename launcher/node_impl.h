@@ -51,6 +51,7 @@ class Node {
   };
 
   absl::Status Join();
+  bool StopWasAskedFor();
   [[nodiscard]] core::AgentConnected MakeHello(std::uint16_t master_port) const;
   absl::StatusOr<std::uint16_t> NextMasterPort();
   void Loop();

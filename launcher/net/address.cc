@@ -25,7 +25,6 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "agent/base/clock.h"
-#include "agent/base/host.h"
 #include "agent/base/unique_fd.h"
 
 namespace ddl {
@@ -38,19 +37,6 @@ struct FreeAddrInfo {
   void operator()(addrinfo* list) const { ::freeaddrinfo(list); }
 };
 using AddrInfo = std::unique_ptr<addrinfo, FreeAddrInfo>;
-
-absl::StatusOr<AddrInfo> Resolve(const std::string& host, std::uint16_t port) {
-  addrinfo hints{};
-  hints.ai_socktype = SOCK_DGRAM;
-  hints.ai_flags = IsAddressLiteral(host) ? AI_NUMERICHOST : 0;
-  addrinfo* list = nullptr;
-  const int error = ::getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &list);
-  if (error != 0) {
-    return absl::NotFoundError(
-        absl::StrCat("cannot resolve host name \"", host, "\": ", ::gai_strerror(error)));
-  }
-  return AddrInfo(list);
-}
 
 // In numbers, without a scope.
 std::string ToText(const sockaddr* address) {
@@ -108,41 +94,42 @@ std::optional<std::string> FirstOutwardAddress() {
 }
 
 // The source address the kernel picks for one destination.
-std::optional<std::string> SourceAddress(const sockaddr* destination, socklen_t length) {
-  const UniqueFd fd(::socket(destination->sa_family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
-  if (!fd.valid() || ::connect(fd.get(), destination, length) != 0) {
+std::optional<std::string> SourceAddress(const SocketAddress& destination) {
+  // NOLINTBEGIN(cppcoreguidelines-pro-type-reinterpret-cast): the socket API.
+  const UniqueFd fd(::socket(destination.storage.ss_family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  SocketAddress own{{}, sizeof(sockaddr_storage)};
+  if (!fd.valid() ||
+      ::connect(fd.get(), reinterpret_cast<const sockaddr*>(&destination.storage),
+                destination.length) != 0 ||
+      ::getsockname(fd.get(), reinterpret_cast<sockaddr*>(&own.storage), &own.length) != 0) {
     return std::nullopt;
   }
-  sockaddr_storage own{};
-  socklen_t own_length = sizeof own;
-  // NOLINTNEXTLINE(cppcoreguidelines-pro-type-reinterpret-cast): the socket API.
-  auto* address = reinterpret_cast<sockaddr*>(&own);
-  if (::getsockname(fd.get(), address, &own_length) != 0) {
-    return std::nullopt;
-  }
-  return ToText(address);
+  // NOLINTEND(cppcoreguidelines-pro-type-reinterpret-cast)
+  return ToText(own);
 }
 
 // One of the addresses of a name, and this host's own on the way to it.
 struct Way {
-  const addrinfo* to;
+  const SocketAddress* to;
   std::string source;
 };
 
-std::vector<Way> WaysTo(const addrinfo* list) {
+std::vector<Way> WaysTo(const std::vector<SocketAddress>& addresses) {
   std::vector<Way> ways;
-  for (; list != nullptr; list = list->ai_next) {
-    if (auto source = SourceAddress(list->ai_addr, list->ai_addrlen)) {
-      ways.push_back({list, *std::move(source)});
+  for (const SocketAddress& address : addresses) {
+    if (auto source = SourceAddress(address)) {
+      ways.push_back({&address, *std::move(source)});
     }
   }
   return ways;
 }
 
 // A connection that was begun; its descriptor is writable once it is decided.
-UniqueFd BeginConnect(const addrinfo& to) {
-  UniqueFd fd(::socket(to.ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  if (fd.valid() && ::connect(fd.get(), to.ai_addr, to.ai_addrlen) != 0 && errno != EINPROGRESS &&
+UniqueFd BeginConnect(const SocketAddress& to) {
+  UniqueFd fd(::socket(to.storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  // NOLINTNEXTLINE(cppcoreguidelines-pro-type-reinterpret-cast): the socket API.
+  const auto* const address = reinterpret_cast<const sockaddr*>(&to.storage);
+  if (fd.valid() && ::connect(fd.get(), address, to.length) != 0 && errno != EINPROGRESS &&
       errno != ECONNREFUSED) {
     fd.reset();
   }
@@ -194,10 +181,10 @@ std::size_t FirstToAnswer(const std::vector<Way>& ways) {
 // The address of the default route: towards a documentation address (RFC 5737,
 // RFC 3849), to which nothing is sent.
 std::optional<std::string> DefaultRouteAddress() {
+  constexpr std::uint16_t kDiscardPort = 9;
   for (const char* outside : {"192.0.2.1", "2001:db8::1"}) {
-    auto destination = Resolve(outside, 9);
-    if (destination.ok()) {
-      auto source = SourceAddress((*destination)->ai_addr, (*destination)->ai_addrlen);
+    if (const auto destination = Resolve(outside, kDiscardPort); destination.ok()) {
+      auto source = SourceAddress(destination->front());
       if (source.has_value() && !IsLoopbackText(*source)) {
         return source;
       }
@@ -218,41 +205,73 @@ bool IsLoopbackLiteral(const std::string& host) {
   return IsAddressLiteral(host) && IsLoopbackText(host);
 }
 
-absl::StatusOr<bool> IsOwnAddress(const std::string& host) {
-  const auto resolved = Resolve(host, 0);
-  if (!resolved.ok()) {
-    return resolved.status();
-  }
-  const std::set<std::string> own = OwnAddresses();
-  for (const addrinfo* entry = resolved->get(); entry != nullptr; entry = entry->ai_next) {
-    const std::string address = ToText(entry->ai_addr);
-    if (IsLoopbackText(address) || own.contains(address)) {
-      return true;
-    }
-  }
-  return false;
+bool IsLocalhostName(const std::string& host) {
+  return host == "localhost" || absl::EndsWith(host, ".localhost") ||
+         host == "localhost.localdomain";
 }
 
-absl::StatusOr<std::string> LocalAddressTowards(const std::string& host, std::uint16_t port) {
-  const auto resolved = Resolve(host, port);
-  if (!resolved.ok()) {
-    return resolved.status();
-  }
-  const std::vector<Way> ways = WaysTo(resolved->get());
-  if (!ways.empty()) {
-    const std::string& source = ways[FirstToAnswer(ways)].source;
-    if (IsLoopbackText(source) && !IsLoopbackLiteral(host) && host != "localhost") {
-      auto outward = DefaultRouteAddress();
-      if (!outward.has_value()) {
-        outward = FirstOutwardAddress();
-      }
-      return outward.value_or(source);
+std::string ToText(const SocketAddress& address) {
+  // NOLINTNEXTLINE(cppcoreguidelines-pro-type-reinterpret-cast): the socket API.
+  return ToText(reinterpret_cast<const sockaddr*>(&address.storage));
+}
+
+absl::StatusOr<std::vector<SocketAddress>> Resolve(const std::string& host, std::uint16_t port) {
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_DGRAM;
+  hints.ai_flags = IsAddressLiteral(host) ? AI_NUMERICHOST : 0;
+  addrinfo* list = nullptr;
+  const int error = ::getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &list);
+  const AddrInfo owner(list);
+  std::vector<SocketAddress> addresses;
+  for (const addrinfo* entry = list; error == 0 && entry != nullptr; entry = entry->ai_next) {
+    if (entry->ai_family == AF_INET || entry->ai_family == AF_INET6) {
+      SocketAddress& address = addresses.emplace_back(SocketAddress{{}, entry->ai_addrlen});
+      std::memcpy(&address.storage, entry->ai_addr, entry->ai_addrlen);
     }
+  }
+  if (addresses.empty()) {
+    return absl::NotFoundError(
+        absl::StrCat("cannot resolve host name \"", host,
+                     "\": ", error == 0 ? "it has no address" : ::gai_strerror(error)));
+  }
+  return addresses;
+}
+
+Owner OwnerOf(const std::vector<SocketAddress>& addresses) {
+  const std::set<std::string> own = OwnAddresses();
+  Owner owner = Owner::kAnother;
+  for (const SocketAddress& address : addresses) {
+    const std::string text = ToText(address);
+    if (IsLoopbackText(text)) {
+      owner = Owner::kLoopback;
+    } else if (own.contains(text)) {
+      return Owner::kThisHost;
+    }
+  }
+  return owner;
+}
+
+absl::StatusOr<std::string> LocalAddressTowards(const std::string& host,
+                                                const std::vector<SocketAddress>& addresses) {
+  const std::vector<Way> ways = WaysTo(addresses);
+  if (ways.empty()) {
+    return absl::UnavailableError(absl::StrCat("no route from this host to ", host, ": ",
+                                               std::strerror(errno),
+                                               "; --local-addr sets the address to advertise"));
+  }
+  const std::string& source = ways[FirstToAnswer(ways)].source;
+  if (!IsLoopbackText(source) || IsLoopbackLiteral(host) || IsLocalhostName(host)) {
     return source;
   }
-  return absl::UnavailableError(absl::StrCat("no route from this host to ",
-                                             JoinHostPort(host, port), ": ", std::strerror(errno),
-                                             "; --local-addr sets the address to advertise"));
+  const std::string outward = OutwardAddress();
+  return outward.empty() ? source : outward;
+}
+
+std::string OutwardAddress() {
+  if (const auto address = DefaultRouteAddress(); address.has_value()) {
+    return *address;
+  }
+  return FirstOutwardAddress().value_or("");
 }
 
 }  // namespace ddl

@@ -1,8 +1,11 @@
 // Host the coordinator, or find it.
 #include "launcher/net/meeting_place.h"
 
+#include <optional>
 #include <utility>
+#include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "agent/base/host.h"
 #include "agent/base/status_macros.h"
 #include "agent/store/memory_store.h"
@@ -25,28 +28,63 @@ absl::StatusOr<std::unique_ptr<Coordinator>> Host(
   return Coordinator::Start(std::move(options), std::make_unique<store::MemoryStore>());
 }
 
-absl::StatusOr<bool> ShouldHost(const LaunchConfig& config) {
+// Unset: nobody said; whose address it is decides.
+std::optional<bool> ToldToHost(const LaunchConfig& config) {
   if (config.is_host.has_value()) {
-    return *config.is_host;
+    return config.is_host;
   }
   if (config.backend == RdzvBackend::kStatic && config.node_rank.has_value()) {
     return *config.node_rank == 0;
   }
-  return IsOwnAddress(config.endpoint_host);
+  return std::nullopt;
+}
+
+// For a node that hosts because the endpoint's name maps to a loopback address
+// here: on Debian a host's own name does, and elsewhere any name can by mistake.
+std::string LoopbackHint(const std::string& host, const std::vector<SocketAddress>& addresses) {
+  if (IsAddressLiteral(host) || IsLocalhostName(host) || OwnerOf(addresses) != Owner::kLoopback) {
+    return "";
+  }
+  return absl::StrCat("the endpoint ", host, " resolves to ", ToText(addresses.front()),
+                      " on this host, so this node hosts the rendezvous itself; if another node "
+                      "should, its name must resolve to its real address here");
 }
 
 // A loopback endpoint listens there; any other on every interface, because the
 // name may map to 127.0.1.1 here and to a real address elsewhere.
 std::string ListenHost(const std::string& endpoint_host) {
-  if (endpoint_host == "localhost") {
+  if (IsLocalhostName(endpoint_host)) {
     return "127.0.0.1";
   }
   return IsLoopbackLiteral(endpoint_host) ? endpoint_host : "::";
 }
 
+// What this node gives to the others.
+absl::StatusOr<std::string> OwnAddress(const LaunchConfig& config, bool hosts,
+                                       std::vector<SocketAddress> addresses, Patience patience) {
+  if (!config.local_addr.empty()) {
+    return config.local_addr;
+  }
+  if (addresses.empty()) {
+    // Who was told to host can do so under a name that nobody knows yet.
+    if (hosts) {
+      patience.give_up_at = Instant{};
+    }
+    auto found = LookUp(config.endpoint_host, config.endpoint_port, patience);
+    if (hosts && absl::IsNotFound(found.status())) {
+      if (std::string outward = OutwardAddress(); !outward.empty()) {
+        return outward;
+      }
+    }
+    DDL_RETURN_IF_ERROR(found.status());
+    addresses = *std::move(found);
+  }
+  return LocalAddressTowards(config.endpoint_host, addresses);
+}
+
 }  // namespace
 
-absl::StatusOr<MeetingPlace> FindMeetingPlace(const LaunchConfig& config,
+absl::StatusOr<MeetingPlace> FindMeetingPlace(const LaunchConfig& config, const Patience& patience,
                                               std::function<void(const core::Explain&)> explain) {
   MeetingPlace place;
   if (config.endpoint_host.empty()) {
@@ -55,9 +93,17 @@ absl::StatusOr<MeetingPlace> FindMeetingPlace(const LaunchConfig& config,
     place.endpoint = JoinHostPort("127.0.0.1", place.coordinator->port());
     return place;
   }
-  DDL_ASSIGN_OR_RETURN(const bool should_host, ShouldHost(config));
   place.endpoint = JoinHostPort(config.endpoint_host, config.endpoint_port);
-  if (should_host) {
+  std::optional<bool> should_host = ToldToHost(config);
+  std::vector<SocketAddress> addresses;
+  if (!should_host.has_value() || (!*should_host && config.local_addr.empty())) {
+    DDL_ASSIGN_OR_RETURN(addresses, LookUp(config.endpoint_host, config.endpoint_port, patience));
+  }
+  if (!should_host.has_value()) {
+    should_host = OwnerOf(addresses) != Owner::kAnother;
+    place.hint = LoopbackHint(config.endpoint_host, addresses);
+  }
+  if (*should_host) {
     const std::string listen_host = ListenHost(config.endpoint_host);
     auto coordinator = Host(config, listen_host, config.endpoint_port, std::move(explain));
     if (coordinator.ok()) {
@@ -71,12 +117,8 @@ absl::StatusOr<MeetingPlace> FindMeetingPlace(const LaunchConfig& config,
       place.port_was_taken = true;
     }
   }
-  if (config.local_addr.empty()) {
-    DDL_ASSIGN_OR_RETURN(place.own_address,
-                         LocalAddressTowards(config.endpoint_host, config.endpoint_port));
-  } else {
-    place.own_address = config.local_addr;
-  }
+  DDL_ASSIGN_OR_RETURN(place.own_address,
+                       OwnAddress(config, *should_host, std::move(addresses), patience));
   return place;
 }
 

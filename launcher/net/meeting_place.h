@@ -16,6 +16,7 @@
 #include "agent/core/types.h"
 #include "agent/service/coordinator.h"
 #include "launcher/launch_config.h"
+#include "launcher/net/name_lookup.h"
 
 namespace ddl {
 
@@ -29,11 +30,15 @@ struct MeetingPlace {
   // Whether anybody on the network could join: the listening address is not
   // loopback, and no token is asked for.
   bool is_open_to_network = false;
+  // Worth saying when nobody comes; else empty.
+  std::string hint;
 };
 
-// Errors: NOT_FOUND, the endpoint's name cannot be resolved; ALREADY_EXISTS,
-// told to host (is_host=1) and the port is taken; UNAVAILABLE, no route.
-absl::StatusOr<MeetingPlace> FindMeetingPlace(const LaunchConfig& config,
+// An endpoint's name that does not resolve yet is waited for as `patience` says.
+// Errors: NOT_FOUND, the name cannot be resolved; CANCELLED, the wait for it was
+// stopped; ALREADY_EXISTS, told to host (is_host=1) and the port is taken;
+// UNAVAILABLE, no route.
+absl::StatusOr<MeetingPlace> FindMeetingPlace(const LaunchConfig& config, const Patience& patience,
                                               std::function<void(const core::Explain&)> explain);
 
 }  // namespace ddl

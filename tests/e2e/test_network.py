@@ -1,9 +1,10 @@
 """Two hosts of a real network meet: addresses, names, interfaces."""
 
+import signal
 import unittest
 
 import netns
-from harness import E2eTest
+from harness import E2eTest, wait_until
 
 PORT = 29400
 
@@ -134,9 +135,30 @@ class NetworkTest(E2eTest):
 
     def test_endpoint_that_nobody_can_resolve_is_named(self):
         a = self.network.host("a", "10.77.0.1/24")
-        job = self.start_node(a, f"no-such-head:{PORT}").wait(25)
+        job = self.start_node(a, f"no-such-head:{PORT}", "--rdzv-conf=join_timeout=1").wait(25)
         self.assertNotEqual(job.returncode, 0)
         self.assert_one_line_error(job, "no-such-head")
+
+    def test_endpoint_that_resolves_only_later(self):
+        a = self.network.host("a", "10.77.0.1/24")
+        b = self.network.host("b", "10.77.0.2/24", hosts="10.77.0.1 head\n")
+        jobs = [self.start("--nnodes=2", "--rdzv-backend=c10d", f"--rdzv-endpoint=head:{PORT}",
+                           "--rdzv-conf=join_timeout=60", self.meet_py, prefix=host.prefix)
+                for host in (a, b)]
+        wait_until(lambda: "still looking up" in jobs[0].stderr, "it says what it waits for")
+        a.etc("hosts", "127.0.0.1 localhost\n10.77.0.1 head\n")
+        for job in jobs:
+            self.assertEqual(job.wait().returncode, 0, job.stderr)
+            self.assertIn("master 10.77.0.1\n", job.stdout)
+
+    def test_ctrl_c_while_the_endpoint_does_not_resolve(self):
+        a = self.network.host("a", "10.77.0.1/24")
+        job = self.start("--nnodes=2", "--rdzv-backend=c10d", "--rdzv-endpoint=no-such-head",
+                         self.meet_py, prefix=a.prefix)
+        wait_until(lambda: "still looking up" in job.stderr, "it waits")
+        job.process.send_signal(signal.SIGINT)
+        self.assertEqual(job.wait(5).returncode, 130)
+        self.assertIn("stopped by SIGINT", job.stderr)
 
     def test_two_interfaces_the_routed_one_is_advertised(self):
         a = self.network.host("a", "10.77.0.1/24")
