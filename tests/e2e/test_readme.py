@@ -44,11 +44,23 @@ class ReadmeTest(E2eTest):
                 continue
             with self.subTest(line=line):
                 self.assertTrue(line.startswith("ddlaunch "), line)
-                shells = [self.shell(line) for _ in range(2 if "--nnodes=2" in line else 1)]
+                if line.startswith("ddlaunch coordinator"):
+                    self.check_coordinator(line)
+                    continue
+                two = "--nnodes=2" in line or "--nnodes=1:2" in line
+                shells = [self.shell(line) for _ in range(2 if two else 1)]
                 outputs = [shell.communicate(timeout=120)[0] for shell in shells]
                 refused = "--global-batch-size=30" in line
                 for shell, output in zip(shells, outputs):
                     self.assertEqual(shell.returncode, 2 if refused else 0, output)
+
+    def check_coordinator(self, line):
+        """It serves until it is stopped."""
+        shell = self.shell("exec " + line)
+        self.assertIn("listening on", shell.stdout.readline())
+        shell.terminate()
+        output = shell.communicate(timeout=60)[0]
+        self.assertEqual(shell.returncode, 0, output)
 
     def test_refusal_and_plan_are_worded_as_shown(self):
         shown = [line for block in blocks("") for line in block.splitlines()
