@@ -1,8 +1,8 @@
 #!/bin/bash
 # Everything that must hold, in one command:
 #   tests/run.sh         packages, format, release + tests, thread sanitizer,
-#                        address and undefined-behaviour sanitizers, clang-tidy
-#                        over what is shipped
+#                        address and undefined-behaviour sanitizers, a moment of
+#                        each fuzz target, clang-tidy over what is shipped
 #   tests/run.sh quick   packages, format, release + tests
 #   tests/run.sh tidy    packages, release, clang-tidy over every source, tests too
 # Stops at the first stage that fails, with its exit code. Compiled objects are
@@ -98,6 +98,8 @@ if [[ "$MODE" == full ]]; then
   DDL_SIM_SEEDS=$SANITIZED_SEEDS stage "tsan tests" run_ctest tsan -L tsan
   stage "asan build" configure_and_build asan all
   DDL_SIM_SEEDS=$SANITIZED_SEEDS stage "asan tests" run_ctest asan -L '^(unit|golden|sim|integration|e2e)$'
+  stage "fuzz build" configure_and_build fuzz ddl_fuzz_tests
+  stage "fuzz tests" run_ctest fuzz -L '^fuzz$'
   stage "clang-tidy" tests/lint/tidy.py build/release /agent/ /launcher/ /worker_sdk/
 fi
 report

@@ -18,6 +18,12 @@ if(DDL_SANITIZE)
                       -fno-omit-frame-pointer)
   add_link_options(-fsanitize=${DDL_SANITIZE})
 endif()
+if(DDL_FUZZ)
+  # What the fuzzer steers by: every branch of ours. Optimised, or it is slow.
+  add_compile_options(
+    -O1 -fsanitize=fuzzer-no-link
+    -fsanitize-coverage-ignorelist=${PROJECT_SOURCE_DIR}/tests/fuzz/coverage_ignored.txt)
+endif()
 
 add_custom_target(ddl_tsan_tests)
 
