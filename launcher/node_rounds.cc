@@ -181,7 +181,11 @@ void Node::On(const core::RoundStop& message) {
 
 void Node::On(const core::JobDone& message) {
   const int exit_code = stop_signal_ != 0 ? kSignalExitBase + stop_signal_ : message.exit_code;
-  Finish({exit_code, message.exit_code == 0 ? "" : message.text, message.root_cause});
+  std::string text = message.exit_code == 0 ? "" : message.text;
+  if (message.reason == core::Reason::kJoinTimeout && !place_.hint.empty()) {
+    absl::StrAppend(&text, "; ", place_.hint);
+  }
+  Finish({exit_code, std::move(text), message.root_cause});
 }
 
 void Node::On(const core::Waiting& message) {
