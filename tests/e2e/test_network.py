@@ -38,12 +38,17 @@ class NetworkTest(E2eTest):
         super().setUp()
         self.network = netns.Network()
         self.addCleanup(self.network.close)
+        self.started = 0
         self.meet_py = self.path("meet.py")
         with open(self.meet_py, "w", encoding="ascii") as file:
             file.write(MEET)
 
     def start_node(self, host, endpoint, *flags, nnodes=2):
-        return self.start(f"--nnodes={nnodes}", "--rdzv-backend=c10d", "--rdzv-id=j",
+        """The first one has node rank 0, unless the flags say otherwise."""
+        rank = self.started
+        self.started += 1
+        return self.start(f"--node-rank={rank}",
+                          f"--nnodes={nnodes}", "--rdzv-backend=c10d", "--rdzv-id=j",
                           f"--rdzv-endpoint={endpoint}", "--rdzv-conf=join_timeout=30", "-q", *flags,
                           self.meet_py, prefix=host.prefix)
 
