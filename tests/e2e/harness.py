@@ -159,8 +159,12 @@ class E2eTest(unittest.TestCase):
         try:
             return wait_until(whole, f"a round of {world} after round {later_than}")
         except AssertionError as error:
-            said = [f"{job.process.poll()}: {job.stderr}" for job in self._jobs]
-            raise AssertionError("\n".join([str(error), str(self.told()), *said])) from None
+            raise AssertionError(f"{error}\n{self.told()}\n{self.said()}") from None
+
+    def said(self):
+        """What all jobs of this test have said so far, for messages of failures."""
+        return "\n".join(f"---- {job.process.args[-8:]}: {job.process.poll()}\n{job.stderr}"
+                         for job in self._jobs)
 
     def be_done(self, name="done"):
         """Lets the UNTIL_DONE workers end whose second argument is this name."""

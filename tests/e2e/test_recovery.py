@@ -16,7 +16,7 @@ class RecoveryTest(E2eTest):
 
     def start_coordinator(self, address):
         coordinator = self.start("coordinator", "--listen", address,
-                                 "--rdzv-conf=heartbeat_timeout=3")
+                                 "--rdzv-conf=heartbeat_timeout=3", "-v")
         wait_until(lambda: "listening on" in coordinator.stderr or
                    coordinator.process.poll() is not None, "the coordinator listens")
         self.assertIsNone(coordinator.process.poll(), coordinator.stderr)
@@ -29,8 +29,13 @@ class RecoveryTest(E2eTest):
                           program or self.program, self.dir, f"done-{rdzv_id}")
 
     def assert_success(self, jobs):
-        said = "\n----\n".join(job.wait().stderr for job in jobs)
-        self.assertEqual([job.returncode for job in jobs], [0] * len(jobs), said)
+        self.assertEqual([job.wait().returncode for job in jobs], [0] * len(jobs), self.said())
+
+    def wait_for_fresh_round(self):
+        try:
+            wait_until(lambda: len(self.told()) >= 4, "a fresh round")
+        except AssertionError as error:
+            raise AssertionError(f"{error}\n{self.said()}") from None
 
     # ---- agents ----------------------------------------------------------------
 
@@ -40,7 +45,7 @@ class RecoveryTest(E2eTest):
         for job in jobs:
             job.process.kill()
         jobs = [self.start_agent(), self.start_agent()]
-        wait_until(lambda: len(self.told()) >= 4, "a fresh round")
+        self.wait_for_fresh_round()
         self.be_done("done-j")
         self.assert_success(jobs)
         self.assertEqual(len(self.told()), 4)
@@ -101,8 +106,9 @@ echo "$MASTER_PORT" >> "$1/ports"
             self.assertNotEqual(job.wait().returncode, 0)
         self.assertEqual(self.marked(RANK=0) + self.marked(RANK=1), [])
         self.coordinator.process.send_signal(signal.SIGCONT)
+        wait_until(lambda: "job j has ended" in self.coordinator.stderr, "it notices the loss")
         jobs = [self.start_agent(), self.start_agent()]
-        wait_until(lambda: len(self.told()) >= 4, "a fresh round")
+        self.wait_for_fresh_round()
         self.be_done("done-j")
         self.assert_success(jobs)
         self.assertEqual(len(self.told()), 4)
