@@ -63,9 +63,10 @@ Coordinator::Options OptionsFor(const CoordinatorConfig& config) {
   options.listen_port = config.listen_port;
   options.token = config.token;
   options.explain = [](const core::Explain& explain) {
-    const bool is_refusal_at_the_door = explain.job_id.empty();
     const std::string text = OneLine(explain.text);
-    if (is_refusal_at_the_door) {
+    if (explain.job_id.empty() && explain.reason == core::Reason::kLimit) {
+      log::Warn(text);
+    } else if (explain.job_id.empty()) {
       log::Info(absl::StrCat("refused: ", text));
     } else {
       log::Debug(absl::StrCat("job ", OneLine(explain.job_id), ": ", core::ToString(explain.reason),

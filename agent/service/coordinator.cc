@@ -15,8 +15,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "agent/base/event_queue.h"
-#include "agent/base/host.h"
+#include "agent/base/unique_fd.h"
 #include "agent/service/job_watch.h"
+#include "agent/service/listener.h"
 #include "agent/service/lobby.h"
 #include "agent/service/session_reactor.h"
 #include "agent/wire/channel.h"
@@ -114,7 +115,7 @@ class Coordinator::Impl final : public ddlaunch::v1::Rendezvous::CallbackService
         &door_, std::move(place));
   }
 
-  [[nodiscard]] std::uint16_t port() const { return port_; }
+  [[nodiscard]] std::uint16_t port() const { return listener_->port(); }
   [[nodiscard]] std::shared_ptr<grpc::Channel> InProcessChannel() const {
     return server_->InProcessChannel(grpc::ChannelArguments());
   }
@@ -145,7 +146,8 @@ class Coordinator::Impl final : public ddlaunch::v1::Rendezvous::CallbackService
   const SessionReactor::Door door_;
   const Lobby lobby_;
   EventQueue<Incoming> queue_;
-  std::uint16_t port_ = 0;
+  std::unique_ptr<Listener> listener_;
+  std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> acceptor_;
   std::unique_ptr<grpc::Server> server_;
 
   // The coordinator thread's own.
@@ -167,23 +169,36 @@ class Coordinator::Impl final : public ddlaunch::v1::Rendezvous::CallbackService
 };
 
 absl::Status Coordinator::Impl::Listen() {
-  const std::string address = JoinHostPort(options_.listen_host, options_.listen_port);
+  // The port comes first: if it is taken, no server has to go again.
+  auto listener = Listener::Open(options_.listen_host, options_.listen_port);
+  if (!listener.ok()) {
+    return listener.status();
+  }
+  listener_ = *std::move(listener);
   grpc::ServerBuilder builder;
   wire::ConfigureServer(&builder);
   builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, kHandshakeTimeoutMs);
   builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_IDLE_MS, kMaxConnectionIdleMs);
-  int port = 0;
-  builder.AddListeningPort(address, grpc::InsecureServerCredentials(), &port);
+  using Kind = grpc::ServerBuilder::experimental_type::ExternalConnectionType;
+  acceptor_ = builder.experimental().AddExternalConnectionAcceptor(
+      Kind::FROM_FD, grpc::InsecureServerCredentials());
   builder.RegisterService(this);
   server_ = builder.BuildAndStart();
-  if (server_ == nullptr || port == 0) {
-    return absl::AlreadyExistsError(
-        absl::StrCat("cannot listen on ", address,
-                     ": the port is taken, or the address is not one of this host"));
+  if (server_ == nullptr) {
+    return absl::InternalError("gRPC could not start a server");
   }
-  port_ = static_cast<std::uint16_t>(port);
   thread_ = std::thread([this] { Run(); });
   pthread_setname_np(thread_.native_handle(), "ddl-coord");
+  listener_->Start(
+      [this](int listening, UniqueFd connection) {
+        grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters parameters;
+        parameters.listener_fd = listening;
+        parameters.fd = connection.release();
+        acceptor_->HandleNewConnection(&parameters);
+      },
+      [this](const std::string& complaint) {
+        queue_.Push({nullptr, core::Explain{"", core::Reason::kLimit, complaint}});
+      });
   return absl::OkStatus();
 }
 
@@ -320,6 +335,7 @@ void Coordinator::Impl::EndSessions(Duration at_most) {
     const std::lock_guard lock(mutex_);
     ending_ = true;
   }
+  listener_->Stop();
   queue_.Push({nullptr, EndAllSessions{}});
   // Takes in no more, lets what was said go out, and at last cancels.
   server_->Shutdown(std::chrono::system_clock::now() + at_most);

@@ -34,7 +34,7 @@ class Coordinator {
     std::string listen_host = "127.0.0.1";
     std::uint16_t listen_port = 0;  // 0: a free one
     // The secret that an agent has to give; empty: none is asked for. Refusals
-    // for it are explained too, under an empty job id.
+    // for it, and a lack of descriptors, are explained under an empty job id.
     std::string token;
     // A stream whose Hello has not come by then is ended; so many may wait for it.
     Duration hello_timeout = std::chrono::seconds(10);
@@ -46,8 +46,8 @@ class Coordinator {
     std::function<void(const std::string&)> tell_of_job;
   };
 
-  // Binds and serves. ALREADY_EXISTS: the port is taken, or the address is not
-  // one of this host (gRPC does not tell which).
+  // Binds and serves. ALREADY_EXISTS: the port is taken. UNAVAILABLE: it cannot
+  // listen there for another reason, which the message says.
   static absl::StatusOr<std::unique_ptr<Coordinator>> Start(Options options,
                                                             std::unique_ptr<store::Store> store);
   // Ends every session (agents see UNAVAILABLE) and joins the thread.

@@ -111,7 +111,8 @@ absl::StatusOr<MeetingPlace> FindMeetingPlace(const LaunchConfig& config, const 
       place.is_open_to_network = !IsLoopbackLiteral(listen_host) && config.rdzv_token.empty();
       place.endpoint = JoinHostPort(listen_host == "::" ? config.endpoint_host : listen_host,
                                     place.coordinator->port());
-    } else if (config.is_host.value_or(false) || config.endpoint_port == 0) {
+    } else if (config.is_host.value_or(false) || config.endpoint_port == 0 ||
+               !absl::IsAlreadyExists(coordinator.status())) {
       return coordinator.status();
     } else {
       place.port_was_taken = true;

@@ -4,6 +4,7 @@ that admits nodes, and its own end."""
 import os
 import pathlib
 import re
+import resource
 import signal
 import socket
 import subprocess
@@ -191,6 +192,19 @@ class CoordinatorTest(E2eTest):
         finally:
             os.close(read_end)
             os.close(write_end)
+
+    def test_more_connections_than_descriptors_harm_it_only_while_they_last(self):
+        limit = 64
+        coordinator = self.start_coordinator(
+            preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit)))
+        host, port = self.endpoint.split(":")
+        strangers = [socket.create_connection((host, int(port))) for _ in range(2 * limit)]
+        wait_until(lambda: "connections are sent away" in coordinator.stderr, "it says so")
+        for stranger in strangers:
+            stranger.close()
+        job = self.start_node("--rdzv-conf=is_host=0", "/bin/true").wait()
+        self.assertEqual(job.returncode, 0, job.stderr)
+        self.stop(coordinator)
 
     def test_port_that_is_taken_is_named(self):
         self.start_coordinator()
