@@ -136,6 +136,11 @@ void AppendWords(FuzzedDataProvider& data, std::vector<std::string>& args) {
   args.push_back(name + "=" + AnyValue(data));
 }
 
+void CheckHeartbeats(Duration interval, Duration timeout, const std::vector<std::string>& args) {
+  Require(interval > Duration::zero() && timeout > interval, "a heartbeat fits into its timeout",
+          args);
+}
+
 void CheckConfig(const LaunchConfig& config, const std::vector<std::string>& args) {
   Require(config.nproc >= 1, "there is a worker", args);
   Require(config.min_nodes >= 1 && config.min_nodes <= config.max_nodes, "1 <= min <= max", args);
@@ -147,9 +152,7 @@ void CheckConfig(const LaunchConfig& config, const std::vector<std::string>& arg
                               config.shutdown_timeout}) {
     Require(wait >= Duration::zero(), "no wait is negative", args);
   }
-  Require(config.heartbeat_interval > Duration::zero() &&
-              config.heartbeat_timeout > config.heartbeat_interval,
-          "a heartbeat fits into its timeout", args);
+  CheckHeartbeats(config.heartbeat_interval, config.heartbeat_timeout, args);
   Require(!config.argv.empty() && config.argv[0].starts_with('/'), "the program was found", args);
 }
 
@@ -175,12 +178,19 @@ void TryCommandLine(FuzzedDataProvider& data) {
   for (std::size_t i = 0; i < words; ++i) {
     AppendWords(data, args);
   }
-  args.emplace_back("/bin/true");
+  if (data.ConsumeIntegralInRange(0, 3) == 0) {
+    args.insert(args.begin(), "coordinator");
+  } else {
+    args.emplace_back("/bin/true");
+  }
   const auto result = ParseCommandLine(args, around);
   if (!result.ok()) {
     CheckStatus(result.status(), args);
   } else if (const auto* const launch = std::get_if<LaunchCommand>(&*result)) {
     CheckConfig(launch->config, args);
+  } else if (const auto* const coordinator = std::get_if<CoordinatorCommand>(&*result)) {
+    CheckHeartbeats(coordinator->config.heartbeat_interval, coordinator->config.heartbeat_timeout,
+                    args);
   }
 }
 
@@ -190,9 +200,7 @@ void TryRdzvConf(FuzzedDataProvider& data) {
     if (!conf.ok()) {
       CheckStatus(conf.status(), {text});
     } else if (conf->heartbeats.has_value()) {
-      Require(conf->heartbeats->interval > Duration::zero() &&
-                  conf->heartbeats->timeout > conf->heartbeats->interval,
-              "a heartbeat fits into its timeout", {text});
+      CheckHeartbeats(conf->heartbeats->interval, conf->heartbeats->timeout, {text});
     }
   }
 }
