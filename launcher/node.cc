@@ -183,13 +183,14 @@ void Node::Dispatch(Instant now) {
   for (const WorkerExit& exit : *exits) {
     OnWorkerExit(exit);
   }
-  for (const ClientEvent& event : client_->OnReady(now)) {
-    std::visit([this](const auto& one) { On(one); }, event);
-  }
-  // The coordinator's own host needs no lease: nobody can replace it while it
-  // stands still.
+  const std::vector<ClientEvent> events = client_->OnReady(now);
+  // Before what the events may start. The coordinator's own host needs no lease:
+  // nobody can replace it while it stands still.
   if (place_.coordinator == nullptr) {
     group_->SetLease(client_->lease_until().value_or(Instant::max()));
+  }
+  for (const ClientEvent& event : events) {
+    std::visit([this](const auto& one) { On(one); }, event);
   }
   RemindOfWaiting(now);
   gateway_->OnReady(now);
@@ -231,10 +232,12 @@ void Node::OnSignal(int signal, Instant now) {
             std::nullopt});
     return;
   }
-  log::Warn(absl::StrCat(
-      SignalSet::Name(signal), ": stopping the workers (at most ",
-      std::chrono::duration_cast<std::chrono::seconds>(config_.shutdown_timeout).count(),
-      " s; a second signal kills them at once)"));
+  if (!group_->idle()) {
+    log::Warn(absl::StrCat(
+        SignalSet::Name(signal), ": stopping the workers (at most ",
+        std::chrono::duration_cast<std::chrono::seconds>(config_.shutdown_timeout).count(),
+        " s; a second signal kills them at once)"));
+  }
   client_->Send(core::StopRequested{{}, signal, StopsAlone()});
   group_->Stop(now);
 }
@@ -242,7 +245,7 @@ void Node::OnSignal(int signal, Instant now) {
 void Node::FinishAlone() {
   Finish({kSignalExitBase + stop_signal_,
           absl::StrCat("stopped by ", SignalSet::Name(stop_signal_),
-                       "; the job goes on without this node"),
+                       "; this node leaves, the job may go on without it"),
           std::nullopt});
 }
 

@@ -113,6 +113,7 @@ class Node {
   std::optional<Waiting> waiting_;
   std::int32_t world_size_ = 0;  // of round_
   bool parked_ = false;          // a spare
+  bool said_whose_heartbeats_ = false;
   bool group_was_running_ = false;
   std::optional<Instant> told_to_stop_at_;  // this round's workers
   std::optional<core::Event> outcome_;

@@ -24,7 +24,15 @@ void Node::Report(core::Event outcome) {
   client_->Send(*outcome_);
 }
 
-void Node::On(const core::Welcome& /*message*/) {
+void Node::On(const core::Welcome& message) {
+  const Duration usual = LaunchConfig{}.heartbeat_timeout;
+  if (config_.heartbeat_timeout != usual &&
+      config_.heartbeat_timeout != message.heartbeat_timeout &&
+      !std::exchange(said_whose_heartbeats_, true)) {
+    log::Warn(absl::StrCat("the coordinator's heartbeat_timeout holds, ",
+                           core::InSeconds(message.heartbeat_timeout), ", not this node's ",
+                           core::InSeconds(config_.heartbeat_timeout)));
+  }
   if (outcome_.has_value()) {
     client_->Send(*outcome_);
   }
@@ -47,6 +55,7 @@ void Node::On(const core::RoundStart& message) {
   failures_.clear();
   told_to_stop_at_.reset();
   outcome_.reset();
+  told_cause_.reset();
   if (stop_signal_ != 0) {
     return;  // the stop crossed it on the way: the answer to it is RoundStop
   }
@@ -164,7 +173,9 @@ void Node::On(const core::RoundStop& message) {
   SayProgress();
   // Workers that wait in a call must hear of it, to end within their grace.
   gateway_->EndRound("the round is over: " + message.text);
-  if (message.reason == core::Reason::kNodeJoined) {
+  if (message.reason == core::Reason::kNodeLeft && stop_signal_ != 0) {
+    // That is us; it was said.
+  } else if (message.reason == core::Reason::kNodeJoined) {
     log::Info(message.text);
   } else if (message.will_restart) {
     log::Warn(absl::StrCat(message.text, "; restarting"));

@@ -32,9 +32,11 @@ SessionReactor* SessionReactor::Create(grpc::CallbackServerContext* context, Sin
       new SessionReactor(context, std::move(sink), door, std::move(place)));
   reactor->self_ = reactor;
   reactor->hello_alarm_.Set(std::chrono::system_clock::now() + door->hello_timeout,
-                            [reactor](bool is_due) {
-                              if (is_due) {
-                                reactor->OnHelloTimeout();
+                            // Weak: gRPC keeps this function as long as the alarm.
+                            [weak = std::weak_ptr(reactor)](bool is_due) {
+                              const auto alive = is_due ? weak.lock() : nullptr;
+                              if (alive != nullptr) {
+                                alive->OnHelloTimeout();
                               }
                             });
   reactor->ReadNext();
