@@ -20,6 +20,7 @@
 #include "agent/service/listener.h"
 #include "agent/service/lobby.h"
 #include "agent/service/session_reactor.h"
+#include "agent/service/timer_hold.h"
 #include "agent/wire/channel.h"
 #include "ddlaunch/v1/rendezvous.grpc.pb.h"
 
@@ -203,21 +204,20 @@ absl::Status Coordinator::Impl::Listen() {
 }
 
 void Coordinator::Impl::Run() {
+  TimerHold hold(options_.core.heartbeat_interval, MonotonicNow());
   while (!queue_.closed()) {
-    // Words that wait go before timers that are due, and after a sleep that was
-    // far too long (this process was stopped, or starved) the words that came
-    // meanwhile get a moment to arrive: nobody is lost for our own absence.
+    // Words that wait go before timers that are due.
     const std::optional<Instant> next_timer = timers_.Next();
-    std::optional<Incoming> incoming = queue_.Pop(next_timer);
+    const std::optional<Incoming> incoming = queue_.Pop(
+        next_timer.has_value() ? std::optional(hold.WakeFor(*next_timer)) : std::nullopt);
     const Instant now = MonotonicNow();
-    if (!incoming.has_value() && next_timer.has_value() &&
-        now > *next_timer + options_.core.heartbeat_interval) {
-      incoming = queue_.Pop(now + options_.core.heartbeat_interval);
-    }
+    const bool timers_may_fire = hold.OnAwake(now, next_timer);
     if (incoming.has_value()) {
       Handle(*incoming);
-    } else if (auto due = timers_.PopDue(MonotonicNow()); due.has_value()) {
-      Step(core::TimerFired{*std::move(due)});
+    } else if (timers_may_fire) {
+      if (auto due = timers_.PopDue(now); due.has_value()) {
+        Step(core::TimerFired{*std::move(due)});
+      }
     }
   }
 }
