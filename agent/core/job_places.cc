@@ -116,12 +116,16 @@ void Job::RepeatPlace(Turn& turn, Agent& agent) {
 void Job::BeginSurvival(Turn& turn, Agent& agent) {
   Change(agent, [](Agent& survivor) { survivor.surviving_round = survivor.hello.last_round; });
   last_round_ = std::max(last_round_, agent.hello.last_round);
-  if (state_ == State::kGathering) {
+  const bool forming = state_ == State::kForming;
+  if (forming || state_ == State::kGathering) {
     restart_count_ =
         std::max(restart_count_, std::min(agent.hello.restart_count, first_.max_restarts));
     if (not_before_ == Instant{}) {
       not_before_ = turn.now + options_.heartbeat_timeout + options_.reconnect_grace;
     }
+  }
+  if (forming) {  // it must not start beside what this one still runs
+    AbandonForming(turn, Reason::kRecovered);
   }
   agent.stop_deadline = turn.now + agent.hello.stop_grace + options_.stop_margin;
   const RoundStop stop = MakeSurvivorStop(agent);

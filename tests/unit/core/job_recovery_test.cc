@@ -88,6 +88,22 @@ TEST_F(JobRecovery, LateSurvivor_StopsAndWaitsAsASpare) {
   EXPECT_EQ(Told<Spare>("c")->place, 1);
 }
 
+TEST_F(JobRecovery, SurvivorWhileARoundForms_ThatRoundDoesNotStart) {
+  hold_store_ = true;
+  Connect(Hello("a", 2, 3));
+  Connect(Hello("b", 2, 3));
+  ASSERT_EQ(StateOfJob(), Job::State::kForming);
+  Connect(Survivor("c", 7, 1));
+  Give(StoreDone{kJob, persists_.back().sequence});
+  EXPECT_FALSE(Told<RoundStart>("a").has_value()) << "c still runs round 7";
+  hold_store_ = false;
+  Stopped("c", 7);
+  PassAlive(Quarantine(), {"a", "b", "c"});
+  ASSERT_TRUE(Told<RoundStart>("a").has_value());
+  EXPECT_GT(Told<RoundStart>("a")->round, 7);
+  EXPECT_EQ(Told<RoundStart>("a")->restart_count, 1);
+}
+
 TEST_F(JobRecovery, HisOldResult_IsNotTakenForTheNextRounds) {
   Connect(Survivor("a", 7));
   Connect(Survivor("b", 7));
