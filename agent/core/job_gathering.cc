@@ -149,6 +149,10 @@ void Job::OnJoinTimer(Turn& turn) {
   if (state_ == State::kGathering && num_ready_ >= first_.min_nodes) {
     last_call_ = turn.now;
     if (TryForm(turn)) {
+      if (state_ == State::kForming) {  // it may yet be given up
+        join_timer_ = round_->store_deadline;
+        Arm(turn, TimerKind::kJoin, "", *join_timer_);
+      }
       return;
     }
   }

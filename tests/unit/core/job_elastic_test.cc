@@ -67,6 +67,22 @@ TEST_F(JobElastic, TooFewUntilTheJoinTimeout_SaysHowManyAreMissing) {
   EXPECT_NE(Told<JobDone>("a")->text.find("at least 1 more"), std::string::npos);
 }
 
+TEST_F(JobElastic, FormedByTheJoinTimeoutAndGivenUp_DoesNotWaitForEver) {
+  hold_store_ = true;
+  AgentConnected a = Elastic("a", 2, 3);
+  AgentConnected b = Elastic("b", 2, 3);
+  a.last_call_timeout = b.last_call_timeout = 90 * kSecond;
+  Connect(a);
+  Connect(b);
+  PassAlive(60 * kSecond, {"a", "b"});
+  ASSERT_EQ(StateOfJob(), Job::State::kForming);
+  Leave("b");
+  EXPECT_EQ(StateOfJob(), Job::State::kGathering);
+  PassAlive(15 * kSecond, {"a"});
+  ASSERT_TRUE(Told<JobDone>("a").has_value());
+  EXPECT_EQ(Told<JobDone>("a")->reason, Reason::kJoinTimeout);
+}
+
 TEST_F(JobElastic, LastCallLongerThanTheJoinTimeout_EndsWithIt) {
   AgentConnected a = Elastic("a", 1, 2);
   a.last_call_timeout = 90 * kSecond;
