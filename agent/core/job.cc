@@ -19,8 +19,12 @@ constexpr std::size_t kMaxAgentsExtra = 16;
 
 }  // namespace
 
-Job::Job(const AgentConnected& first, const Options& options)
-    : options_(options), first_(first), plan_(first.plan), num_wanted_(first.max_nodes) {}
+Job::Job(const AgentConnected& first, const Options& options, Instant not_before)
+    : options_(options),
+      first_(first),
+      plan_(first.plan),
+      num_wanted_(first.max_nodes),
+      not_before_(not_before) {}
 
 void Job::Step(Turn& turn, const Event& event) {
   std::visit([this, &turn](const auto& specific) { On(turn, specific); }, event);

@@ -58,6 +58,7 @@ class Job {
     std::uint32_t master_port = 0;  // 0: not heard yet
     Instant last_heard;
     Instant reconnect_deadline;             // while not connected
+    Instant lease_end;                      // the same; its workers live no longer
     Instant join_deadline;                  // while gathering or forming
     std::optional<std::int32_t> held_rank;  // node rank in the last round
     bool leaving = false;                   // its user stopped it; no further round
@@ -71,8 +72,8 @@ class Job {
   };
 
   // Makes the job on the terms of its first agent, whose Hello was found valid;
-  // it still has to be given to Step.
-  Job(const AgentConnected& first, const Options& options);
+  // it still has to be given to Step. No round forms before `not_before`.
+  Job(const AgentConnected& first, const Options& options, Instant not_before);
 
   // REQUIRES: the event names this job.
   void Step(Turn& turn, const Event& event);
@@ -95,6 +96,8 @@ class Job {
   [[nodiscard]] std::int64_t last_round() const { return last_round_; }
   [[nodiscard]] std::int32_t restart_count() const { return restart_count_; }
   [[nodiscard]] const std::optional<JobDone>& result() const { return result_; }
+  // Until then a lost member's workers may live: also for the id's next job.
+  [[nodiscard]] Instant not_before() const { return not_before_; }
 
  private:
   using AgentMap = std::map<std::string, Agent>;  // by incarnation
@@ -165,6 +168,11 @@ class Job {
   void On(Turn& turn, const TimerFired& fired);
   void OnHeartbeatTimer(Turn& turn, const std::string& incarnation);
   void OnReconnectTimer(Turn& turn, const std::string& incarnation);
+  // The agent is given up, and its workers may live until its lease ends: it may
+  // stand still, and not hear that it was given up.
+  void HeedLease(const Agent& agent);
+  // A process of it may be at work on a round, for all that is known here.
+  [[nodiscard]] bool MayRunWorkers(const Agent& agent);
   // Takes the agent out of the job, with all that follows from it.
   void Remove(Turn& turn, AgentMap::iterator it, const Departure& departure);
   void AfterRemoval(Turn& turn, const Agent& agent, const Departure& departure);
@@ -242,8 +250,10 @@ class Job {
   std::optional<Instant> last_call_;   // a round forms then with those who are ready
   std::optional<Instant> form_timer_;  // as armed
   // No round forms before: agents of a round from before this coordinator's
-  // start, of which it knows nothing, have given up by then.
-  Instant not_before_{};
+  // start, of which it knows nothing, have given up by then; or the lease of a
+  // lost member has ended.
+  Instant not_before_;
+  bool recovering_ = false;              // for the first of the two reasons
   std::int32_t num_told_waiting_ = 0;    // the count everybody was told last
   std::string port_wanted_from_;         // incarnation; empty: from nobody
   std::string last_departure_;           // why a node is missing; may be empty

@@ -220,9 +220,12 @@ Waiting Job::MakeWaiting(Instant now) const {
   } else if (const auto port = agents_.find(port_wanted_from_); port != agents_.end()) {
     absl::StrAppend(&waiting.text, "; waiting for the master port of host ",
                     port->second.hello.host);
-  } else if (num_survivors_ > 0 || now < not_before_) {
+  } else if (num_survivors_ > 0 || (recovering_ && now < not_before_)) {
     absl::StrAppend(&waiting.text,
                     "; the coordinator was restarted: waiting for nodes of the round before");
+  } else if (now < not_before_) {
+    absl::StrAppend(&waiting.text, "; workers of an earlier round may live for ",
+                    InSeconds(not_before_ - now), " yet");
   } else if (last_call_.has_value() && *last_call_ > now) {
     absl::StrAppend(&waiting.text, "; starting in ", InSeconds(*last_call_ - now),
                     " unless more come first");

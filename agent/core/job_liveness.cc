@@ -1,5 +1,6 @@
 // Job, how an agent is lost: silence, a broken stream that nobody mends, a
 // goodbye, or no answer to a stop.
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -16,6 +17,7 @@ void Job::On(Turn& turn, const AgentDisconnected& disconnected) {
   }
   Agent& agent = it->second;
   Change(agent, [](Agent& lost) { lost.connected = false; });
+  agent.lease_end = agent.last_heard + options_.heartbeat_timeout;
   agent.last_heard = turn.now;
   agent.reconnect_deadline = turn.now + options_.reconnect_grace;
   Say(turn, Reason::kNodeLost,
@@ -95,7 +97,26 @@ void Job::OnReconnectTimer(Turn& turn, const std::string& incarnation) {
   }
   std::string text = absl::StrCat(Name(it->second), " was lost: its stream broke and it did not ",
                                   "come back within ", InSeconds(options_.reconnect_grace));
+  HeedLease(it->second);
   Remove(turn, it, Departure{Reason::kNodeLost, std::move(text)});
+}
+
+void Job::HeedLease(const Agent& agent) {
+  const bool proved = !agent.connected && !options_.broken_stream_proves_nothing;
+  if (!proved && MayRunWorkers(agent)) {
+    not_before_ =
+        std::max(not_before_,
+                 agent.connected ? agent.last_heard + options_.heartbeat_timeout : agent.lease_end);
+  }
+}
+
+bool Job::MayRunWorkers(const Agent& agent) {
+  if (agent.surviving_round != 0) {
+    return true;
+  }
+  const bool live = state_ == State::kRunning || state_ == State::kStopping;
+  const Member* const member = live ? round_->FindMember(RefOf(agent).incarnation) : nullptr;
+  return member != nullptr && !member->succeeded && !member->stopped;
 }
 
 void Job::Remove(Turn& turn, AgentMap::iterator it, const Departure& departure) {

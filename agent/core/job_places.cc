@@ -1,6 +1,7 @@
 // Job, what an agent that joined is for: a member of the next round, a late node
 // for which a running round is ended, a spare, or a survivor: an agent of a round
 // from before this coordinator's start.
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -120,8 +121,10 @@ void Job::BeginSurvival(Turn& turn, Agent& agent) {
   if (forming || state_ == State::kGathering) {
     restart_count_ =
         std::max(restart_count_, std::min(agent.hello.restart_count, first_.max_restarts));
-    if (not_before_ == Instant{}) {
-      not_before_ = turn.now + options_.heartbeat_timeout + options_.reconnect_grace;
+    if (!recovering_) {
+      recovering_ = true;
+      not_before_ =
+          std::max(not_before_, turn.now + options_.heartbeat_timeout + options_.reconnect_grace);
     }
   }
   if (forming) {  // it must not start beside what this one still runs
@@ -162,6 +165,7 @@ void Job::OnSurvivorTimer(Turn& turn, const std::string& incarnation) {
   }
   const std::string text =
       absl::StrCat(Name(it->second), " did not stop its workers in time and is given up");
+  HeedLease(it->second);
   Tell(turn, RefOf(it->second), Rejected{Reason::kStopTimeout, text});
   Remove(turn, it, Departure{Reason::kStopTimeout, text});
 }

@@ -173,6 +173,7 @@ void Job::OnStopTimer(Turn& turn) {
     DDL_CHECK(it != agents_.end());
     const std::string text =
         absl::StrCat(Name(it->second), " did not stop its workers in time and is given up");
+    HeedLease(it->second);
     Tell(turn, RefOf(it->second), Rejected{Reason::kStopTimeout, text});
     Remove(turn, it, Departure{Reason::kStopTimeout, text});
   }

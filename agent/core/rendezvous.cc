@@ -1,6 +1,7 @@
 // All jobs of a coordinator: routing and limits.
 #include "agent/core/rendezvous.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -65,6 +66,9 @@ Rendezvous::~Rendezvous() = default;
 
 Effects Rendezvous::Step(Instant now, const Event& event) {
   Effects effects;
+  if (!first_event_.has_value()) {
+    first_event_ = now;
+  }
   const std::string job_id = std::visit(JobIdOf{}, event);
   Turn turn{now, effects, gone_, sequence_, [this, &job_id] { return OtherWaitingJobs(job_id); }};
   if (const auto past = past_.find(job_id);
@@ -101,9 +105,21 @@ void Rendezvous::StepJob(Turn& turn, Jobs& jobs, Jobs::iterator it, const Event&
       }
     }
   }
+  if (job.ended() || job.forgotten()) {
+    KeepLease(turn, it->first, job);
+  }
   if (job.forgotten()) {
     jobs.erase(it);
   }
+}
+
+void Rendezvous::KeepLease(const Turn& turn, const std::string& job_id, const Job& job) {
+  if (job.not_before() <= turn.now) {
+    return;
+  }
+  std::erase_if(leases_, [&turn](const auto& lease) { return lease.second <= turn.now; });
+  Instant& until = leases_[job_id];
+  until = std::max(until, job.not_before());
 }
 
 bool Rendezvous::ConcernsPast(const Job& past, const Event& event) {
@@ -126,7 +142,7 @@ Rendezvous::Jobs::iterator Rendezvous::FindOrMake(Turn& turn, Jobs::iterator it,
       MakePast(turn, it);
     }
   }
-  return MakeJob(turn.effects, hello);
+  return MakeJob(turn, hello);
 }
 
 void Rendezvous::MakePast(Turn& turn, Jobs::iterator it) {
@@ -138,7 +154,8 @@ void Rendezvous::MakePast(Turn& turn, Jobs::iterator it) {
   jobs_.erase(it);
 }
 
-Rendezvous::Jobs::iterator Rendezvous::MakeJob(Effects& effects, const AgentConnected& hello) {
+Rendezvous::Jobs::iterator Rendezvous::MakeJob(Turn& turn, const AgentConnected& hello) {
+  Effects& effects = turn.effects;
   if (auto bad = CheckHello(hello)) {
     Refuse(hello, *std::move(bad), effects);
     return jobs_.end();
@@ -158,7 +175,11 @@ Rendezvous::Jobs::iterator Rendezvous::MakeJob(Effects& effects, const AgentConn
            effects);
     return jobs_.end();
   }
-  return jobs_.emplace(hello.agent.job_id, std::make_unique<Job>(hello, options_)).first;
+  const auto lease = leases_.find(hello.agent.job_id);
+  const Instant not_before = std::max(*first_event_ + options_.hold_after_start,
+                                      lease == leases_.end() ? Instant{} : lease->second);
+  return jobs_.emplace(hello.agent.job_id, std::make_unique<Job>(hello, options_, not_before))
+      .first;
 }
 
 std::vector<std::string> Rendezvous::OtherWaitingJobs(const std::string& except) const {

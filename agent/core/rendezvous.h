@@ -55,6 +55,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -90,7 +91,9 @@ class Rendezvous {
   // The job that is to hear the Hello; jobs_.end(), with the refusal said, if
   // there is none and none is to be made.
   Jobs::iterator FindOrMake(Turn& turn, Jobs::iterator it, const AgentConnected& hello);
-  Jobs::iterator MakeJob(Effects& effects, const AgentConnected& hello);
+  Jobs::iterator MakeJob(Turn& turn, const AgentConnected& hello);
+  // A job is over whose lost members' workers may live on.
+  void KeepLease(const Turn& turn, const std::string& job_id, const Job& job);
   void MakePast(Turn& turn, Jobs::iterator it);
   // Other jobs that wait for nodes, at most kMaxNamed of them.
   [[nodiscard]] std::vector<std::string> OtherWaitingJobs(const std::string& except) const;
@@ -100,6 +103,10 @@ class Rendezvous {
   // Jobs that have ended and whose id was taken by another, as long as their
   // nodes have not left: each still hears its own result.
   Jobs past_;
+  // Until then a job of that id forms no round, see Job::not_before. Those that
+  // have passed go when another comes.
+  std::map<std::string, Instant> leases_;
+  std::optional<Instant> first_event_;
   std::int64_t sequence_ = 0;  // of the last Persist
   GoneAgents gone_;
 };

@@ -61,7 +61,8 @@ std::int64_t Count(Instant instant) {
 // Each answers a line on its standard input with a line on its output.
 
 int Serve() {
-  auto coordinator = Coordinator::Start({}, std::make_unique<store::MemoryStore>());
+  auto coordinator =
+      Coordinator::Start(Coordinator::Options(), std::make_unique<store::MemoryStore>());
   if (!coordinator.ok()) {
     Fail(std::string(coordinator.status().message()));
   }

@@ -27,7 +27,7 @@ namespace ddl {
 // last of a process goes while another starts, as happens only between tests.
 inline void KeepGrpcUp() {
   static const Coordinator* const keeper =
-      Coordinator::Start({}, std::make_unique<store::MemoryStore>())->release();
+      Coordinator::Start(Coordinator::Options(), std::make_unique<store::MemoryStore>())->release();
   EXPECT_NE(keeper, nullptr);
 }
 
