@@ -34,17 +34,6 @@ absl::Status CheckPort(std::uint32_t port) {
   return absl::OkStatus();
 }
 
-// A year: no honest timeout is longer, and sums of two cannot overflow.
-constexpr std::int64_t kMaxTimeoutMs = std::int64_t{366} * 24 * 3600 * 1000;
-
-absl::StatusOr<Duration> TimeoutFromWire(const char* field, std::int64_t ms) {
-  if (ms < 0 || ms > kMaxTimeoutMs) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(field, " is ", ms, " ms; it must be 0 to ", kMaxTimeoutMs));
-  }
-  return Duration(std::chrono::milliseconds(ms));
-}
-
 // core::Event to AgentMessage, by kind.
 struct ToAgentMessage {
   AgentMessage& out;
@@ -127,6 +116,16 @@ absl::Status CheckSize(const char* field, const std::string& text, std::size_t l
         absl::StrCat(field, " has ", text.size(), " bytes; the limit is ", limit_bytes));
   }
   return absl::OkStatus();
+}
+
+absl::StatusOr<Duration> TimeoutFromWire(const char* field, std::int64_t ms) {
+  // A year: no honest timeout is longer, and sums of two cannot overflow.
+  constexpr std::int64_t kMaxTimeoutMs = std::int64_t{366} * 24 * 3600 * 1000;
+  if (ms < 0 || ms > kMaxTimeoutMs) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(field, " is ", ms, " ms; it must be 0 to ", kMaxTimeoutMs));
+  }
+  return Duration(std::chrono::milliseconds(ms));
 }
 
 AgentMessage ToWire(const core::Event& event) {

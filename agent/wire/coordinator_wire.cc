@@ -189,11 +189,14 @@ absl::StatusOr<core::Message> PlanReplyFromWire(const ddlaunch::v1::PlanReply& r
   return out;
 }
 
-core::Welcome WelcomeFromWire(const ddlaunch::v1::Welcome& welcome) {
+absl::StatusOr<core::Message> WelcomeFromWire(const ddlaunch::v1::Welcome& welcome) {
   core::Welcome out;
-  out.heartbeat_interval = std::chrono::milliseconds(welcome.heartbeat_interval_ms());
-  out.heartbeat_timeout = std::chrono::milliseconds(welcome.heartbeat_timeout_ms());
-  out.reconnect_grace = std::chrono::milliseconds(welcome.reconnect_grace_ms());
+  DDL_ASSIGN_OR_RETURN(out.heartbeat_interval,
+                       TimeoutFromWire("heartbeat_interval_ms", welcome.heartbeat_interval_ms()));
+  DDL_ASSIGN_OR_RETURN(out.heartbeat_timeout,
+                       TimeoutFromWire("heartbeat_timeout_ms", welcome.heartbeat_timeout_ms()));
+  DDL_ASSIGN_OR_RETURN(out.reconnect_grace,
+                       TimeoutFromWire("reconnect_grace_ms", welcome.reconnect_grace_ms()));
   return out;
 }
 

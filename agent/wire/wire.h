@@ -6,10 +6,13 @@
 #ifndef DDLAUNCH_AGENT_WIRE_WIRE_H_
 #define DDLAUNCH_AGENT_WIRE_WIRE_H_
 
+#include <cstddef>
+#include <cstdint>
 #include <string>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "agent/base/clock.h"
 #include "agent/core/types.h"
 #include "agent/plan/plan.h"
 
@@ -46,6 +49,8 @@ ddlaunch::v1::Plan ToWire(const plan::Plan& plan);
 
 // INVALID_ARGUMENT when `text` is longer than `limit_bytes`.
 absl::Status CheckSize(const char* field, const std::string& text, std::size_t limit_bytes);
+// INVALID_ARGUMENT when it is negative or longer than a year.
+absl::StatusOr<Duration> TimeoutFromWire(const char* field, std::int64_t ms);
 
 }  // namespace ddl::wire
 

@@ -208,5 +208,14 @@ TEST(Messages, RoundTrip_KeepsEveryField) {
             "e");
 }
 
+// Found by wire_fuzz: milliseconds that overflow as nanoseconds.
+TEST(MessageFromWire, WelcomeWithAbsurdTimes_IsRefused) {
+  for (const std::int64_t ms : {std::int64_t{-1}, std::int64_t{6'362'189'045'330'715'504}}) {
+    ddlaunch::v1::CoordinatorMessage message;
+    message.mutable_welcome()->set_reconnect_grace_ms(ms);
+    EXPECT_EQ(MessageFromWire(message).status().code(), absl::StatusCode::kInvalidArgument) << ms;
+  }
+}
+
 }  // namespace
 }  // namespace ddl::wire
