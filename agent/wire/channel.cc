@@ -1,6 +1,7 @@
 // gRPC settings of both ends.
 #include "agent/wire/channel.h"
 
+#include <google/protobuf/stubs/logging.h>
 #include <grpcpp/server_builder.h>
 #include <grpcpp/support/channel_arguments.h>
 
@@ -24,6 +25,12 @@ constexpr std::pair<const char*, int> kNotWanted[] = {
     {GRPC_ARG_KEEPALIVE_TIME_MS, INT_MAX},
 };
 
+// For the whole process. A peer's text that is not UTF-8 is refused with a
+// status; Protobuf would also write a line to stderr, as often as the peer likes.
+void LeaveOutLogLines() {
+  google::protobuf::SetLogHandler(nullptr);
+}
+
 // Distributions build Abseil with asserts, and so with a graph of all locks that
 // gRPC takes, which is itself behind one lock. For the whole process.
 void LeaveOutDeadlockDetection() {
@@ -33,6 +40,7 @@ void LeaveOutDeadlockDetection() {
 }  // namespace
 
 void ConfigureChannel(grpc::ChannelArguments* arguments) {
+  LeaveOutLogLines();
   LeaveOutDeadlockDetection();
   for (const auto& [name, value] : kNotWanted) {
     arguments->SetInt(name, value);
@@ -50,6 +58,7 @@ void ConfigureChannel(grpc::ChannelArguments* arguments) {
 }
 
 void ConfigureServer(grpc::ServerBuilder* builder) {
+  LeaveOutLogLines();
   LeaveOutDeadlockDetection();
   for (const auto& [name, value] : kNotWanted) {
     builder->AddChannelArgument(name, value);
