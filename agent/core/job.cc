@@ -16,6 +16,7 @@ constexpr std::uint32_t kMaxPort = 65'535;
 // reconnect grace: so many times max_nodes, and some more, are held at most.
 constexpr std::size_t kMaxAgentsPerNode = 3;
 constexpr std::size_t kMaxAgentsExtra = 16;
+constexpr Duration kLongestTimer = std::chrono::minutes(5);
 
 }  // namespace
 
@@ -45,11 +46,15 @@ void Job::Tell(Turn& turn, const AgentRef& agent, Message message) {
 }
 
 void Job::Arm(Turn& turn, TimerKind kind, const std::string& subject, Instant deadline) const {
-  turn.effects.emplace_back(ArmTimer{TimerId{kind, first_.agent.job_id, subject}, deadline});
+  // Never far ahead, so that the timers of a job that is gone go soon; what comes
+  // too early is armed again.
+  turn.effects.emplace_back(ArmTimer{TimerId{kind, first_.agent.job_id, subject},
+                                     std::min(deadline, turn.now + kLongestTimer)});
 }
 
 void Job::Count(const Agent& agent, int sign) {
   num_ready_ += agent.ready() ? sign : 0;
+  num_fresh_ += agent.ready() && agent.fresh ? sign : 0;
   num_survivors_ += agent.surviving_round != 0 ? sign : 0;
 }
 
@@ -100,16 +105,21 @@ std::optional<Rejected> Job::Refuse(const Turn& turn, const AgentConnected& hell
   if (auto differs = CheckAgrees(first_, hello)) {
     return differs;
   }
-  return RefuseForPlace(hello);
+  return RefuseForPlace(turn, hello);
 }
 
-std::optional<Rejected> Job::RefuseForPlace(const AgentConnected& hello) const {
+bool Job::IsSurelyThere(const Turn& turn, const Agent& agent) const {
+  return agent.connected && !agent.leaving &&
+         turn.now - agent.last_heard <= 2 * options_.heartbeat_interval;
+}
+
+std::optional<Rejected> Job::RefuseForPlace(const Turn& turn, const AgentConnected& hello) const {
   if (hello.node_rank.has_value()) {
     const auto pin = pins_.find(*hello.node_rank);
     const auto owner = pin == pins_.end() ? agents_.end() : agents_.find(pin->second);
-    // One whose stream broke may be the dead predecessor of this very node: it
-    // does not bar the rank. If it comes back it goes first.
-    if (owner != agents_.end() && owner->second.connected) {
+    // One that is silent may be the dead predecessor of this very node: it does
+    // not bar the rank. If it comes back it goes first.
+    if (owner != agents_.end() && IsSurelyThere(turn, owner->second)) {
       return Rejected{Reason::kNodeRankTaken,
                       absl::StrCat("--node-rank=", *hello.node_rank, " is claimed twice: by host ",
                                    owner->second.hello.host, " (", ShortIncarnation(owner->first),
@@ -119,7 +129,13 @@ std::optional<Rejected> Job::RefuseForPlace(const AgentConnected& hello) const {
   }
   // Fewer spares than nodes: as many again are another job with the same id.
   const std::int32_t max_nodes = first_.max_nodes;
-  if (num_ready_ < 2 * max_nodes - 1 &&
+  const auto is_full = [&] {
+    return num_ready_ >= 2 * max_nodes - 1 &&
+           std::count_if(agents_.begin(), agents_.end(), [&](const auto& entry) {
+             return IsSurelyThere(turn, entry.second);
+           }) >= 2 * max_nodes - 1;
+  };
+  if (!is_full() &&
       agents_.size() < kMaxAgentsPerNode * static_cast<std::size_t>(max_nodes) + kMaxAgentsExtra) {
     return std::nullopt;
   }
@@ -139,6 +155,7 @@ void Job::Join(Turn& turn, const AgentConnected& hello) {
   agent.arrival = num_arrivals_++;
   agent.last_heard = turn.now;
   agent.master_port = hello.master_port;
+  agent.fresh = num_ready_ == num_fresh_;
   Count(agent, 1);
   if (hello.node_rank.has_value()) {
     pins_[*hello.node_rank] = incarnation;
@@ -149,14 +166,15 @@ void Job::Join(Turn& turn, const AgentConnected& hello) {
       absl::StrCat("host ", hello.host, " (", ShortIncarnation(incarnation), ") joined with ",
                    Counted(hello.nproc, "worker"), ": ", CountNodes()));
   Arm(turn, TimerKind::kHeartbeat, incarnation, turn.now + options_.heartbeat_timeout);
+  if (hello.last_round > 0) {
+    agent.join_deadline = Instant::max();  // it has all its time to stop first
+    BeginSurvival(turn, agent);
+    return;
+  }
   if (state_ == State::kGathering || state_ == State::kForming) {
     ArmJoin(turn, agent);
   }
-  if (hello.last_round > 0) {
-    BeginSurvival(turn, agent);
-  } else {
-    Admit(turn, agent);
-  }
+  Admit(turn, agent);
 }
 
 bool Job::SettlePin(Turn& turn, Agent& returning) {
@@ -295,6 +313,9 @@ Member* Job::HearRunning(Turn& turn, const AgentRef& sender, std::int64_t round,
 void Job::On(Turn& turn, const AgentHeard& heard) {
   Agent* const agent = Hear(turn, heard.agent, "heartbeat");
   if (agent == nullptr) {
+    return;
+  }
+  if (agent->hello.node_rank.has_value() && !SettlePin(turn, *agent)) {
     return;
   }
   Tell(turn, heard.agent, HeartbeatAck{});

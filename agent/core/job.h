@@ -21,6 +21,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/statusor.h"
 #include "agent/base/clock.h"
 #include "agent/core/gone_agents.h"
 #include "agent/core/options.h"
@@ -66,6 +67,8 @@ class Job {
     // round's workers. 0: it does not.
     std::int64_t surviving_round = 0;
     Instant stop_deadline;  // while surviving_round is set
+    // It joined when nobody that knew an earlier round was there any more.
+    bool fresh = false;
 
     // It can be part of the next round.
     [[nodiscard]] bool ready() const { return connected && !leaving && surviving_round == 0; }
@@ -116,7 +119,10 @@ class Job {
   void TakeOut(Turn& turn, Agent& agent, std::int32_t signal);
   // Whether the agent cannot be part of the job, and why.
   [[nodiscard]] std::optional<Rejected> Refuse(const Turn& turn, const AgentConnected& hello) const;
-  [[nodiscard]] std::optional<Rejected> RefuseForPlace(const AgentConnected& hello) const;
+  [[nodiscard]] std::optional<Rejected> RefuseForPlace(const Turn& turn,
+                                                       const AgentConnected& hello) const;
+  // Heard from lately. Another may be dead already, and its loss not yet noticed.
+  [[nodiscard]] bool IsSurelyThere(const Turn& turn, const Agent& agent) const;
   void Join(Turn& turn, const AgentConnected& hello);
   void Return(Turn& turn, Agent& agent, const AgentConnected& hello);
   // One that comes back may find its --node-rank claimed by its replacement. It
@@ -149,7 +155,7 @@ class Job {
   // ---- job_places.cc
   // An agent became ready: what is it for?
   void Admit(Turn& turn, Agent& agent);
-  // Whether a round of these members may be ended to take `agent` in.
+  // Whether the round may be ended to take `agent` in, perhaps with spares.
   [[nodiscard]] bool HasRoomFor(const Agent& agent) const;
   void Park(Turn& turn, Agent& agent);
   void ParkAllOthers(Turn& turn);
@@ -176,12 +182,17 @@ class Job {
   // Takes the agent out of the job, with all that follows from it.
   void Remove(Turn& turn, AgentMap::iterator it, const Departure& departure);
   void AfterRemoval(Turn& turn, const Agent& agent, const Departure& departure);
+  // A node was lost: the failure for which the round stops may have come of that.
+  void ForgiveFailure(Turn& turn, const Agent& lost, const std::string& loss);
   void ForgetAbandoned(Turn& turn);
 
   // ---- job_gathering.cc
   void On(Turn& turn, const StoreDone& done);
   // How many nodes a round would form with now; nothing: keep gathering.
   [[nodiscard]] std::optional<std::int32_t> NodesToFormWith(Instant now) const;
+  // The most nodes, up to `limit`, for whose world there is a plan. Errors: that
+  // of the largest world; not even min_nodes have one.
+  [[nodiscard]] absl::StatusOr<std::int32_t> FitToPlan(std::int32_t limit) const;
   // Keeps the last call and its timer as the number of nodes demands.
   void UpdateLastCall(Turn& turn);
   // Agents that are ready, by the node rank they would get.
@@ -191,6 +202,7 @@ class Job {
   // came (back) and is told in any case; may be null.
   void GatherOn(Turn& turn, const Agent* newcomer);
   bool TryForm(Turn& turn);
+  bool RefuseForPlan(Turn& turn, const absl::Status& refusal);
   void AbandonForming(Turn& turn, Reason reason);
   void StartRound(Turn& turn);
   void ArmJoin(Turn& turn, Agent& agent);
@@ -234,6 +246,7 @@ class Job {
   State state_ = State::kGathering;
   AgentMap agents_;
   std::int32_t num_ready_ = 0;
+  std::int32_t num_fresh_ = 0;      // of those that are ready
   std::int32_t num_survivors_ = 0;  // connected or not, that may still run workers
   std::int64_t num_arrivals_ = 0;
   std::map<std::int32_t, std::string> pins_;  // --node-rank -> incarnation
@@ -256,6 +269,7 @@ class Job {
   bool recovering_ = false;              // for the first of the two reasons
   std::int32_t num_told_waiting_ = 0;    // the count everybody was told last
   std::string port_wanted_from_;         // incarnation; empty: from nobody
+  std::string no_plan_;                  // why those who are ready cannot start
   std::string last_departure_;           // why a node is missing; may be empty
   std::set<std::string> other_waiting_;  // bounded by kMaxNamed
   Instant forget_deadline_;              // once ended

@@ -84,6 +84,13 @@ void Job::BeginGathering(Turn& turn) {
           return agent == agents_.end() ? !member.left : !agent->second.leaving;
         }));
   }
+  if (round_.has_value() && std::all_of(agents_.begin(), agents_.end(),
+                                        [](const auto& agent) { return agent.second.fresh; })) {
+    Say(turn, Reason::kRestarting, "nobody is left who knew the last round: the job begins anew");
+    restart_count_ = 0;
+    num_wanted_ = first_.max_nodes;
+    plan_.Forget();
+  }
   round_.reset();
   spares_.clear();
   join_timer_.reset();
@@ -172,6 +179,9 @@ std::string Job::ExplainJoinTimeout(const Turn& turn, Duration waited) const {
                         ", node rank 0, never told its master port");
   }
   absl::StrAppend(&text, NameMissing());
+  if (!no_plan_.empty()) {
+    return absl::StrCat(text, "; for so many there is no plan: ", no_plan_);
+  }
   if (!last_departure_.empty()) {
     absl::StrAppend(&text, "; before that, ", last_departure_);
   }
@@ -220,6 +230,8 @@ Waiting Job::MakeWaiting(Instant now) const {
   } else if (const auto port = agents_.find(port_wanted_from_); port != agents_.end()) {
     absl::StrAppend(&waiting.text, "; waiting for the master port of host ",
                     port->second.hello.host);
+  } else if (!no_plan_.empty()) {
+    absl::StrAppend(&waiting.text, "; for so many there is no plan: ", no_plan_);
   } else if (num_survivors_ > 0 || (recovering_ && now < not_before_)) {
     absl::StrAppend(&waiting.text,
                     "; the coordinator was restarted: waiting for nodes of the round before");
@@ -258,8 +270,9 @@ std::string Job::NameHosts() const {
 
 bool Job::TryForm(Turn& turn) {
   port_wanted_from_.clear();
-  const std::optional<std::int32_t> num_nodes = NodesToFormWith(turn.now);
-  if (!num_nodes.has_value()) {
+  no_plan_.clear();
+  const std::optional<std::int32_t> limit = NodesToFormWith(turn.now);
+  if (!limit.has_value()) {
     return false;
   }
   if (!options_.only_job.empty() && options_.only_job != first_.agent.job_id) {
@@ -269,6 +282,10 @@ bool Job::TryForm(Turn& turn) {
                                     "' needs another --rdzv-endpoint, or a coordinator for many "
                                     "jobs (ddlaunch coordinator)")));
     return true;
+  }
+  const absl::StatusOr<std::int32_t> num_nodes = FitToPlan(*limit);
+  if (!num_nodes.ok()) {
+    return RefuseForPlan(turn, num_nodes.status());
   }
   const std::vector<const Agent*> seated = Seat(*num_nodes);
   if (std::find(seated.begin(), seated.end(), nullptr) != seated.end()) {
@@ -285,10 +302,8 @@ bool Job::TryForm(Turn& turn) {
     round.AddMember(RefOf(*agent), agent->hello.host, agent->hello.nproc);
   }
   auto agreed = plan_.ForWorld(round.world_size);
-  if (!agreed.ok()) {
-    End(turn, MakeDone(Reason::kPlanImpossible, kPlanImpossibleExitCode,
-                       std::string(agreed.status().message())));
-    return true;
+  if (!agreed.ok()) {  // pinned nodes may seat others than those who were counted
+    return RefuseForPlan(turn, agreed.status());
   }
   round.agreed = *std::move(agreed);
   round.number = ++last_round_;
@@ -305,6 +320,41 @@ bool Job::TryForm(Turn& turn) {
   round_ = std::move(round);
   Say(turn, Reason::kRoundFormed, std::move(text));
   ParkAllOthers(turn);
+  return true;
+}
+
+absl::StatusOr<std::int32_t> Job::FitToPlan(std::int32_t limit) const {
+  std::vector<Candidate> candidates;
+  std::vector<std::int32_t> nproc;
+  for (const auto& [incarnation, agent] : agents_) {
+    if (agent.ready()) {
+      candidates.push_back(Candidate{agent.arrival, agent.hello.node_rank, agent.held_rank});
+      nproc.push_back(agent.hello.nproc);
+    }
+  }
+  std::vector<std::int32_t> world_sizes = {0};  // by the number of nodes
+  for (const std::size_t index : ByEntitlement(candidates)) {
+    world_sizes.push_back(world_sizes.back() + nproc[index]);
+  }
+  absl::Status refusal;
+  for (std::int32_t nodes = limit; nodes >= first_.min_nodes; --nodes) {
+    const auto agreed = plan_.ForWorld(world_sizes[static_cast<std::size_t>(nodes)]);
+    if (agreed.ok()) {
+      return nodes;
+    }
+    refusal = nodes == limit ? agreed.status() : refusal;
+  }
+  return refusal;
+}
+
+// Numbers that never fitted are the user's to mend; once a round has run, the
+// nodes that are missing may come back. True: the job has ended.
+bool Job::RefuseForPlan(Turn& turn, const absl::Status& refusal) {
+  no_plan_ = std::string(refusal.message());
+  if (last_round_ > 0) {
+    return false;
+  }
+  End(turn, MakeDone(Reason::kPlanImpossible, kPlanImpossibleExitCode, no_plan_));
   return true;
 }
 
@@ -335,6 +385,7 @@ void Job::StartRound(Turn& turn) {
   for (auto& [incarnation, agent] : agents_) {
     const Member* const member = round_->FindMember(incarnation);
     agent.held_rank = member == nullptr ? std::nullopt : std::optional(member->node_rank);
+    Change(agent, [](Agent& present) { present.fresh = false; });
   }
   // Members cannot have gone: forming would have been given up.
   const Agent& master = agents_.at(round_->members.front().agent.incarnation);

@@ -170,12 +170,39 @@ void Job::AfterRemoval(Turn& turn, const Agent& agent, const Departure& departur
       if (member != nullptr) {
         member->left = departure.reason == Reason::kNodeLeft;
         last_departure_ = departure.text;
+        if (departure.reason == Reason::kNodeLost) {
+          ForgiveFailure(turn, agent, departure.text);
+        }
         MarkStopped(turn, *member);
       }
       return;
     case State::kEnded:
       return;
   }
+}
+
+// When a node dies its peers' connections break, and their workers may fail
+// before the node has been given up. That is a change of membership.
+void Job::ForgiveFailure(Turn& turn, const Agent& lost, const std::string& loss) {
+  Stopping& stopping = *round_->stopping;
+  const std::optional<WorkerFailure>& cause = stopping.message.root_cause;
+  const bool by_failure = !stopping.result.has_value() || stopping.result->root_cause.has_value();
+  if (stopping.message.reason != Reason::kWorkerFailed || !by_failure || !cause.has_value() ||
+      round_->failure_from == RefOf(lost).incarnation) {
+    return;
+  }
+  const bool lost_before =
+      !lost.connected && lost.reconnect_deadline - options_.reconnect_grace <= stopping.began;
+  if (!cause->blames_peer && !lost_before) {
+    return;
+  }
+  Say(turn, Reason::kNodeLost,
+      absl::StrCat("the failure of rank ", cause->rank, " came of it; no restart is charged"));
+  stopping.message.reason = Reason::kNodeLost;
+  stopping.message.text = loss;
+  stopping.message.root_cause.reset();
+  stopping.message.will_restart = true;
+  stopping.result.reset();
 }
 
 void Job::Drop(Turn& turn) {

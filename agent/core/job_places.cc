@@ -43,12 +43,21 @@ void Job::Admit(Turn& turn, Agent& agent) {
 
 bool Job::HasRoomFor(const Agent& agent) const {
   // Once some nodes have finished, the others are about to.
-  if (static_cast<std::int32_t>(round_->members.size()) >= first_.max_nodes ||
-      round_->num_succeeded > 0) {
+  if (round_->num_succeeded > 0) {
     return false;
   }
-  // A world for which there is no plan would end the job.
-  return plan_.ForWorld(round_->world_size + agent.hello.nproc).ok();
+  // Worth it only if a larger world has a plan: that of this node, or of more
+  // that wait for the same reason.
+  auto num_nodes = static_cast<std::int32_t>(round_->members.size());
+  std::int32_t world_size = round_->world_size;
+  const auto grows = [&](const Agent& other) {
+    ++num_nodes;
+    world_size += other.hello.nproc;
+    return num_nodes <= first_.max_nodes && plan_.ForWorld(world_size).ok();
+  };
+  return std::any_of(spares_.begin(), spares_.end(),
+                     [&](const auto& spare) { return grows(agents_.at(spare.second)); }) ||
+         grows(agent);
 }
 
 // ---- spares -----------------------------------------------------------------
@@ -89,12 +98,15 @@ void Job::Unpark(Turn& turn, std::int64_t arrival) {
 }
 
 void Job::TellPlace(Turn& turn, Agent& agent, std::int32_t place) const {
+  const bool is_full = static_cast<std::int32_t>(round_->members.size()) == first_.max_nodes;
+  const char* const why = is_full                     ? "this node takes over when one is lost"
+                          : round_->num_succeeded > 0 ? "some have finished already"
+                                                      : "with more there is no plan";
   Tell(turn, RefOf(agent),
-       Spare{place,
-             absl::StrCat("spare ", place, " of job '", first_.agent.job_id, "': round ",
-                          round_->number, " has its ",
-                          Counted(static_cast<std::int64_t>(round_->members.size()), "node"), " (",
-                          round_->NameHosts(), "); this node takes over when one is lost")});
+       Spare{place, absl::StrCat("spare ", place, " of job '", first_.agent.job_id, "': round ",
+                                 round_->number, " has its ",
+                                 Counted(static_cast<std::int64_t>(round_->members.size()), "node"),
+                                 " (", round_->NameHosts(), "); ", why)});
 }
 
 void Job::RepeatPlace(Turn& turn, Agent& agent) {
@@ -152,6 +164,9 @@ void Job::EndSurvival(Turn& turn, Agent& agent) {
   Say(turn, Reason::kRecovered,
       absl::StrCat("host ", agent.hello.host, " has stopped round ", agent.surviving_round));
   Change(agent, [](Agent& survivor) { survivor.surviving_round = 0; });
+  if (state_ == State::kGathering || state_ == State::kForming) {
+    ArmJoin(turn, agent);
+  }
   if (agent.ready()) {
     Admit(turn, agent);
   }
@@ -159,8 +174,11 @@ void Job::EndSurvival(Turn& turn, Agent& agent) {
 
 void Job::OnSurvivorTimer(Turn& turn, const std::string& incarnation) {
   const auto it = agents_.find(incarnation);
-  if (it == agents_.end() || it->second.surviving_round == 0 ||
-      turn.now < it->second.stop_deadline) {
+  if (it == agents_.end() || it->second.surviving_round == 0) {
+    return;
+  }
+  if (turn.now < it->second.stop_deadline) {
+    Arm(turn, TimerKind::kStop, incarnation, it->second.stop_deadline);
     return;
   }
   const std::string text =

@@ -29,6 +29,7 @@ void Job::On(Turn& turn, const WorkerFailed& failed) {
     result = MakeFailed(failure);
   }
   const std::string text = DescribeAndWhatFollows(failure);
+  round_->failure_from = failed.agent.incarnation;
   BeginStop(turn, Reason::kWorkerFailed, text, std::move(failure), std::move(result));
 }
 
@@ -37,6 +38,9 @@ void Job::On(Turn& turn, const WorkerFailed& failed) {
 // connections it broke.
 void Job::NoteFurtherFailure(Turn& turn, WorkerFailure failure) {
   Stopping& stopping = *round_->stopping;
+  if (stopping.message.root_cause == failure) {
+    return;  // said again after a reconnect
+  }
   ++round_->num_secondary_failures;
   const bool replaces = stopping.message.root_cause.has_value() &&
                         stopping.message.root_cause->blames_peer && !failure.blames_peer;
@@ -94,6 +98,7 @@ void Job::BeginStop(Turn& turn, Reason reason, const std::string& text,
                     std::optional<WorkerFailure> root_cause, std::optional<JobDone> result) {
   state_ = State::kStopping;
   Stopping& stopping = round_->stopping.emplace();
+  stopping.began = turn.now;
   stopping.message.round = round_->number;
   stopping.message.reason = reason;
   stopping.message.text = text;
@@ -158,7 +163,11 @@ void Job::MarkStopped(Turn& turn, Member& member) {
 }
 
 void Job::OnStopTimer(Turn& turn) {
-  if (state_ != State::kStopping || turn.now < round_->stopping->deadline) {
+  if (state_ != State::kStopping) {
+    return;
+  }
+  if (turn.now < round_->stopping->deadline) {
+    Arm(turn, TimerKind::kStop, "", round_->stopping->deadline);
     return;
   }
   std::vector<std::string> silent;

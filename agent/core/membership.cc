@@ -11,21 +11,6 @@ namespace {
 
 using Seats = std::vector<std::optional<std::size_t>>;
 
-// Indexes of the candidates, most entitled first.
-std::vector<std::size_t> ByEntitlement(const std::vector<Candidate>& candidates) {
-  std::vector<std::size_t> order(candidates.size());
-  std::iota(order.begin(), order.end(), std::size_t{0});
-  std::sort(order.begin(), order.end(), [&candidates](std::size_t left, std::size_t right) {
-    const Candidate& a = candidates[left];
-    const Candidate& b = candidates[right];
-    if (a.held.has_value() != b.held.has_value()) {
-      return a.held.has_value();
-    }
-    return a.arrival < b.arrival;
-  });
-  return order;
-}
-
 bool TakeSeat(Seats& seats, std::optional<std::int32_t> rank, std::size_t candidate) {
   if (!rank.has_value() || *rank < 0 || static_cast<std::size_t>(*rank) >= seats.size()) {
     return false;
@@ -39,6 +24,20 @@ bool TakeSeat(Seats& seats, std::optional<std::int32_t> rank, std::size_t candid
 }
 
 }  // namespace
+
+std::vector<std::size_t> ByEntitlement(const std::vector<Candidate>& candidates) {
+  std::vector<std::size_t> order(candidates.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::sort(order.begin(), order.end(), [&candidates](std::size_t left, std::size_t right) {
+    const Candidate& a = candidates[left];
+    const Candidate& b = candidates[right];
+    if (a.held.has_value() != b.held.has_value()) {
+      return a.held.has_value();
+    }
+    return a.arrival < b.arrival;
+  });
+  return order;
+}
 
 std::vector<std::optional<std::size_t>> AssignNodeRanks(const std::vector<Candidate>& candidates,
                                                         std::int32_t seats) {

@@ -17,12 +17,15 @@ struct Candidate {
   std::optional<std::int32_t> held;    // node rank in the last round
 };
 
+// Indexes of the candidates, those first that take part before the others: who
+// held a rank, then order of arrival.
+[[nodiscard]] std::vector<std::size_t> ByEntitlement(const std::vector<Candidate>& candidates);
+
 // For each node rank 0..seats-1 the index of the candidate that gets it, or
-// nothing. Those who held a rank go before newcomers, then order of arrival.
+// nothing; who takes part goes by entitlement.
 // A pinned rank is honoured; else the rank held; else the lowest hole. A pin
 // beyond `seats` (an elastic job that runs with fewer nodes) takes the highest
-// free seat. Of two that pin the same
-// rank the later gets no seat.
+// free seat. Of two that pin the same rank the later gets no seat.
 [[nodiscard]] std::vector<std::optional<std::size_t>> AssignNodeRanks(
     const std::vector<Candidate>& candidates, std::int32_t seats);
 

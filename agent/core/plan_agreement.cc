@@ -43,6 +43,13 @@ absl::StatusOr<PlanAgreement::Agreed> PlanAgreement::ForWorld(std::int64_t world
   return agreed;
 }
 
+void PlanAgreement::Forget() {
+  world_size_ = 0;
+  held_.reset();
+  held_merged_.reset();
+  proposal_.reset();
+}
+
 void PlanAgreement::RoundStarted(const Agreed& agreed, std::int64_t world_size) {
   world_size_ = world_size;
   proposal_.reset();

@@ -34,6 +34,9 @@ class PlanAgreement {
   // forget what the program proposed in the last one.
   void RoundStarted(const Agreed& agreed, std::int64_t world_size);
 
+  // The job begins anew: nothing is held.
+  void Forget();
+
   // The program's defaults, in the round that started last. The first defines
   // the round's plan; whoever comes to the same request gets the same answer.
   // Errors: FAILED_PRECONDITION, another node proposed what leads to another

@@ -168,9 +168,9 @@ Rendezvous::Jobs::iterator Rendezvous::MakeJob(Turn& turn, const AgentConnected&
            effects);
     return jobs_.end();
   }
-  if (jobs_.size() >= limits::kMaxJobs) {
+  if (num_jobs() >= limits::kMaxJobs) {
     Refuse(hello,
-           Rejected{Reason::kLimit, absl::StrCat("this coordinator serves ", jobs_.size(),
+           Rejected{Reason::kLimit, absl::StrCat("this coordinator serves ", num_jobs(),
                                                  " jobs already, which is its limit")},
            effects);
     return jobs_.end();

@@ -178,6 +178,113 @@ TEST_F(JobElastic, WorkerFailedBelowMax_RestartWaitsForNobody) {
   EXPECT_EQ(Told<RoundStart>("a")->num_nodes, 2);
 }
 
+TEST_F(JobElastic, WorkersFailBecauseAPeerNodeDied_CostsNothing) {
+  StartTwo(2);
+  Disconnect("b");
+  Fail("a", 1, 1);  // on the connection that broke
+  EXPECT_FALSE(Told<RoundStop>("a")->will_restart);
+  PassAlive(kSecond, {"a"});
+  Stopped("a", 1);
+  EXPECT_FALSE(Told<JobDone>("a").has_value());
+  PassAlive(5 * kSecond, {"a"});
+  ASSERT_TRUE(Told<RoundStart>("a").has_value());
+  EXPECT_EQ(Told<RoundStart>("a")->restart_count, 0);
+}
+
+TEST_F(JobElastic, FailureThatBlamesAPeerIsHeardOfBeforeItsLoss_CostsNothing) {
+  StartTwo(2);
+  WorkerFailure broken;
+  broken.exit_code = 1;
+  broken.blames_peer = true;
+  Give(WorkerFailed{Ref("a"), 1, broken});
+  Disconnect("b");
+  PassAlive(kSecond, {"a"});
+  Stopped("a", 1);
+  EXPECT_FALSE(Told<JobDone>("a").has_value());
+  EXPECT_EQ(StateOfJob(), Job::State::kGathering);
+}
+
+TEST_F(JobElastic, WorkerFailedAndItsOwnNodeIsLostThen_StaysAFailure) {
+  StartTwo(2);
+  Fail("b", 1, 7);
+  Disconnect("b");
+  PassAlive(kSecond, {"a"});
+  Stopped("a", 1);
+  EXPECT_EQ(Told<JobDone>("a")->exit_code, 7);
+}
+
+TEST_F(JobElastic, StoppedByTheUserAndANodeIsLostThen_StaysStopped) {
+  StartTwo(2);
+  Give(StopRequested{Ref("a"), 2});
+  Disconnect("b");
+  PassAlive(kSecond, {"a"});
+  Stopped("a", 1);
+  EXPECT_EQ(Told<JobDone>("a")->exit_code, 130);
+}
+
+// ---- worlds without a plan --------------------------------------------------
+
+class JobWithABatchOfTwo : public JobElastic {
+ protected:
+  // Nodes of one worker each: two samples cannot be shared by three.
+  static AgentConnected Small(const std::string& name, std::int32_t min, std::int32_t max) {
+    AgentConnected hello = Elastic(name, min, max, /*max_restarts=*/3);
+    hello.nproc = 1;
+    hello.plan.global_batch_size = 2;
+    return hello;
+  }
+};
+
+TEST_F(JobWithABatchOfTwo, ThreeCameForTheFirstRound_TwoStart) {
+  Connect(Small("a", 1, 3));
+  Connect(Small("b", 1, 3));
+  Connect(Small("c", 1, 3));
+  EXPECT_EQ(Told<RoundStart>("a")->num_nodes, 2);
+  EXPECT_NE(Told<Spare>("c")->text.find("there is no plan"), std::string::npos);
+}
+
+TEST_F(JobWithABatchOfTwo, RestartWithASpareThere_TheSameTwoStart) {
+  Connect(Small("a", 2, 3));
+  Connect(Small("b", 2, 3));
+  PassAlive(5 * kSecond, {"a", "b"});
+  Connect(Small("c", 2, 3));
+  EXPECT_TRUE(Told<Spare>("c").has_value());
+  Fail("a", 1, 3);
+  Stopped("a", 1);
+  Stopped("b", 1);
+  ASSERT_TRUE(Told<RoundStart>("a").has_value());
+  EXPECT_EQ(Told<RoundStart>("a")->round, 2);
+  EXPECT_FALSE(Told<RoundStart>("c").has_value());
+}
+
+TEST_F(JobWithABatchOfTwo, NoNumberOfNodesHasAPlan_EndsAtOnce) {
+  Connect(Small("a", 3, 4));
+  Connect(Small("b", 3, 4));
+  Connect(Small("c", 3, 4));
+  PassAlive(5 * kSecond, {"a", "b", "c"});
+  EXPECT_EQ(Told<JobDone>("a")->reason, Reason::kPlanImpossible);
+}
+
+TEST_F(JobWithABatchOfTwo, LossLeavesAWorldWithoutAPlan_TheLostIsWaitedFor) {
+  AgentConnected a = Small("a", 1, 4);
+  a.nproc = 3;
+  a.plan.global_batch_size = 4;
+  AgentConnected b = Small("b", 1, 4);
+  b.plan.global_batch_size = 4;
+  Connect(a);
+  Connect(b);
+  PassAlive(5 * kSecond, {"a", "b"});
+  ASSERT_EQ(Told<RoundStart>("a")->world_size, 4);
+  Leave("b");
+  Stopped("a", 1);
+  PassAlive(10 * kSecond, {"a"});
+  EXPECT_EQ(StateOfJob(), Job::State::kGathering);
+  EXPECT_NE(Told<Waiting>("a")->text.find("there is no plan"), std::string::npos);
+  b.agent.incarnation = "b2";
+  Connect(b);
+  EXPECT_EQ(Told<RoundStart>("b2")->world_size, 4);
+}
+
 // ---- a stop of one node -----------------------------------------------------
 
 TEST_F(JobElastic, OneNodeStopped_TheOthersGoOnAndWaitForNobody) {
@@ -291,6 +398,63 @@ TEST_F(JobElastic, SpareIsLost_IsForgotten) {
   PassAlive(kSecond, {"a"});
   Stopped("a", 1);
   EXPECT_EQ(StateOfJob(), Job::State::kGathering);
+}
+
+// ---- a node that comes again before its end was noticed ------------------------
+
+TEST_F(JobElastic, AllDiedAndAreRunAgainAtOnce_TheJobBeginsAnew) {
+  StartJob(2, /*max_restarts=*/2);
+  Fail("a", 1, 3);
+  Stopped("a", 1);
+  Stopped("b", 1);
+  ASSERT_EQ(Told<RoundStart>("a")->restart_count, 1);
+  Disconnect("a");
+  Disconnect("b");
+  Connect(Hello("c", 2, 2));
+  Connect(Hello("d", 2, 2));
+  PassAlive(kSecond, {"c", "d"});
+  ASSERT_TRUE(Told<RoundStart>("c").has_value());
+  EXPECT_EQ(Told<RoundStart>("c")->restart_count, 0);
+  EXPECT_EQ(Told<RoundStart>("c")->round, 3);
+}
+
+TEST_F(JobElastic, SparesTakeOverFromAllMembers_TheBudgetStaysSpent) {
+  StartJob(3, /*max_restarts=*/2);
+  Fail("a", 1, 3);
+  for (const char* name : {"a", "b", "c"}) {
+    Stopped(name, 1);
+  }
+  Connect(Hello("x", 3, 2));
+  for (const char* name : {"a", "b", "c"}) {
+    Disconnect(name);
+  }
+  Connect(Hello("y", 3, 2));
+  Connect(Hello("z", 3, 2));
+  PassAlive(kSecond, {"x", "y", "z"});
+  EXPECT_EQ(Told<RoundStart>("x")->restart_count, 1);
+}
+
+TEST_F(JobElastic, MembersThatAreSilent_DoNotCountForTheLimit) {
+  StartJob(2);
+  PassAlive(3 * kSecond, {"a"});  // b's host is dead; nobody knows yet
+  Connect(Hello("c", 2));
+  Connect(Hello("d", 2));
+  EXPECT_FALSE(Told<Rejected>("d").has_value());
+}
+
+TEST_F(JobElastic, PinnedNodeIsSilent_ItsReplacementIsNotRefused) {
+  AgentConnected b = Hello("b", 2);
+  b.node_rank = 1;
+  AgentConnected c = Hello("c", 2);
+  c.node_rank = 1;
+  Connect(Hello("a", 2));
+  Connect(b);
+  PassAlive(3 * kSecond, {"a"});
+  Connect(c);
+  EXPECT_TRUE(Told<Spare>("c").has_value());
+  Give(AgentHeard{Ref("b"), 0});  // it was only slow: it came first
+  EXPECT_EQ(Told<Rejected>("c")->reason, Reason::kNodeRankTaken);
+  EXPECT_EQ(StateOfJob(), Job::State::kRunning);
 }
 
 // ---- a coordinator that serves one job ---------------------------------------

@@ -114,6 +114,20 @@ TEST_F(JobRecovery, HisOldResult_IsNotTakenForTheNextRounds) {
   EXPECT_TRUE(Said(Reason::kStaleRound));
 }
 
+TEST_F(JobRecovery, StoppingTakesLongerThanTheJoinTimeout_TheTimeoutCountsFromThen) {
+  for (const char* name : {"a", "b"}) {
+    AgentConnected survivor = Survivor(name, 7);
+    survivor.join_timeout = 8 * kSecond;
+    survivor.stop_grace = 30 * kSecond;
+    Connect(survivor);
+  }
+  PassAlive(7 * kSecond, {"a", "b"});
+  Stopped("a", 7);
+  PassAlive(2 * kSecond, {"a", "b"});
+  Stopped("b", 7);
+  EXPECT_EQ(Told<RoundStart>("a")->round, 8);
+}
+
 TEST_F(JobRecovery, RoundThatCannotBe_IsRefused) {
   Connect(Survivor("a", -1));
   EXPECT_EQ(Told<Rejected>("a")->reason, Reason::kInvalid);
