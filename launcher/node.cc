@@ -107,6 +107,7 @@ absl::Status Node::Join() {
           // A coordinator on this very host answers at once, or is none.
           .connect_timeout = place_.port_was_taken ? std::min(kOwnHostTimeout, left) : left,
           .token = config_.rdzv_token,
+          .is_irreplaceable = place_.coordinator != nullptr,
       },
       MonotonicNow());
   return absl::OkStatus();

@@ -26,7 +26,8 @@ class RendezvousClient::Impl {
       : token_(std::move(options.token)),
         inbox_(std::make_shared<StreamReactor::Inbox>()),
         stub_(ddlaunch::v1::Rendezvous::NewStub(channel)),
-        session_({std::move(options.endpoint), std::move(options.hello), options.connect_timeout},
+        session_({std::move(options.endpoint), std::move(options.hello), options.connect_timeout,
+                  options.is_irreplaceable},
                  now) {
     Apply(session_.Start(now));
   }

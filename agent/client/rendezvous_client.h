@@ -29,10 +29,11 @@ class RendezvousClient {
   static std::shared_ptr<grpc::Channel> NewChannel(const std::string& endpoint);
 
   struct Options {
-    std::string endpoint;        // for messages
-    core::AgentConnected hello;  // sent on each stream, with its changes since
-    Duration connect_timeout{};  // without a first Welcome: lost
-    std::string token{};         // admits this agent, where one is asked for
+    std::string endpoint;           // for messages
+    core::AgentConnected hello;     // sent on each stream, with its changes since
+    Duration connect_timeout{};     // without a first Welcome: lost
+    std::string token{};            // admits this agent, where one is asked for
+    bool is_irreplaceable = false;  // see Session::Options
   };
 
   // Starts connecting at once.

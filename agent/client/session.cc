@@ -125,7 +125,7 @@ bool Session::Receive(Instant now, const core::Message& message, SessionActions&
     }
     return false;
   } else if (const auto* const start = std::get_if<core::RoundStart>(&message)) {
-    if (state_ == State::kConnected && now >= lease_until_) {
+    if (state_ == State::kConnected && now >= lease_until_ && !options_.is_irreplaceable) {
       // It was long on its way: the round may be over by now. On a new stream
       // the coordinator says it again, or that this node was given up.
       Break(now, "it is too slow", actions);
@@ -224,7 +224,8 @@ std::optional<Instant> Session::deadline() const {
 }
 
 Instant Session::BoundByLease(Instant otherwise) const {
-  return in_round_ && lease_until_.has_value() ? std::min(otherwise, *lease_until_) : otherwise;
+  const bool counts = in_round_ && lease_until_.has_value() && !options_.is_irreplaceable;
+  return counts ? std::min(otherwise, *lease_until_) : otherwise;
 }
 
 SessionActions Session::OnTime(Instant now) {

@@ -77,6 +77,9 @@ class Session {
     std::string endpoint;        // for messages
     core::AgentConnected hello;  // the session keeps its changing fields up to date
     Duration connect_timeout{};  // without a first Welcome: lost
+    // Nobody can take its place while it stands still: its own process serves the
+    // coordinator. The lease then ends nothing.
+    bool is_irreplaceable = false;
   };
 
   Session(Options options, Instant now);

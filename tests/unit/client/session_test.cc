@@ -356,6 +356,21 @@ TEST_F(SessionTest, LeaseRunsOutWhileReconnecting_IsLostBeforeTheGraceEnds) {
   EXPECT_TRUE(Found<ClientLost>().has_value());
 }
 
+TEST_F(SessionTest, LeaseOfAnIrreplaceable_EndsNothing) {
+  Session::Options options = SomeOptions();
+  options.is_irreplaceable = true;
+  Session session(options, now_);
+  static_cast<void>(session.Start(now_));
+  static_cast<void>(session.OnMessage(now_, 1, SomeWelcome()));
+  static_cast<void>(session.OnMessage(now_, 1, SomeStart()));
+  now_ += 10 * kSecond;  // its process was stopped
+  Take(session.OnTime(now_));
+  EXPECT_FALSE(Found<ClientLost>().has_value());
+  Reopened();
+  static_cast<void>(session.OnMessage(now_, attempt_, SomeWelcome()));
+  EXPECT_FALSE(session.closed());
+}
+
 TEST_F(SessionTest, RoundStartAfterTheLease_IsAskedForAgainOnANewStream) {
   now_ += 6 * kSecond;  // the answer was that long on its way
   Connect();
