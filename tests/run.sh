@@ -27,7 +27,7 @@ export ASAN_OPTIONS="detect_leaks=1:strict_string_checks=1"
 export UBSAN_OPTIONS="print_stacktrace=1"
 export TSAN_OPTIONS="halt_on_error=1:second_deadlock_stack=1"
 # Sanitizers make the simulator ten times slower: they see fewer worlds.
-readonly SANITIZED_SEEDS=200
+readonly SANITIZED_SEEDS=2000
 
 declare -a SUMMARY=()
 passed=0

@@ -1,369 +1,301 @@
-// The simulated world: time, network and faults from one seed.
+// The simulated world.
 #include "tests/sim/world.h"
 
 #include <algorithm>
-#include <tuple>
-#include <type_traits>
 #include <utility>
+#include <variant>
 
-#include "absl/strings/str_cat.h"
-#include "tests/golden/render.h"
-
-namespace ddl::core::sim {
+namespace ddl::sim {
 namespace {
 
-constexpr int kWord = 0;
-constexpr int kTimer = 1;
-constexpr std::size_t kMaxReplayWords = 256;
-// No run lasts longer once faults have stopped: the longest join timeout, a few
-// rounds, and the time an ended job waits for those that never leave.
-constexpr Duration kHealingTime = std::chrono::seconds(400);
-constexpr std::uint64_t kMaxActions = 1'000'000;
+constexpr std::size_t kMaxHeard = 64;
+// No run lasts longer once faults have stopped: join timeouts, a few rounds, and
+// the time an ended job waits for those that never leave.
+constexpr Time kHealingTime = std::chrono::seconds(300);
+constexpr std::uint64_t kMaxEntries = 2'000'000;
 
-bool NamesARound(const Event& event) {
-  return std::holds_alternative<WorkerFailed>(event) ||
-         std::holds_alternative<WorkersSucceeded>(event) ||
-         std::holds_alternative<RoundStopped>(event) || std::holds_alternative<KeyWritten>(event) ||
-         std::holds_alternative<BarrierReached>(event);
+bool NamesARound(const core::Event& event) {
+  return std::holds_alternative<core::WorkerFailed>(event) ||
+         std::holds_alternative<core::WorkersSucceeded>(event) ||
+         std::holds_alternative<core::RoundStopped>(event) ||
+         std::holds_alternative<core::KeyWritten>(event) ||
+         std::holds_alternative<core::BarrierReached>(event);
 }
-
-struct NameOfEvent {
-  std::string operator()(const AgentConnected& e) const {
-    return absl::StrCat(e.agent.incarnation, " -> hello nproc=", e.nproc,
-                        " rank=", e.node_rank.value_or(-1));
-  }
-  std::string operator()(const AgentHeard& e) const {
-    return absl::StrCat(e.agent.incarnation, " -> heard port=", e.master_port);
-  }
-  std::string operator()(const AgentDisconnected& e) const {
-    return absl::StrCat(e.agent.incarnation, " -> disconnected");
-  }
-  std::string operator()(const AgentLeft& e) const {
-    return absl::StrCat(e.agent.incarnation, " -> left");
-  }
-  std::string operator()(const WorkerFailed& e) const {
-    return absl::StrCat(e.agent.incarnation, " -> failed round=", e.round);
-  }
-  std::string operator()(const WorkersSucceeded& e) const {
-    return absl::StrCat(e.agent.incarnation, " -> succeeded round=", e.round);
-  }
-  std::string operator()(const RoundStopped& e) const {
-    return absl::StrCat(e.agent.incarnation, " -> stopped round=", e.round);
-  }
-  std::string operator()(const StopRequested& e) const {
-    return absl::StrCat(e.agent.incarnation, " -> stop ", e.signal);
-  }
-  std::string operator()(const TimerFired& e) const { return absl::StrCat("timer ", Render(e.id)); }
-  std::string operator()(const StoreDone& e) const { return absl::StrCat("stored #", e.sequence); }
-  template <typename Other>
-  std::string operator()(const Other& e) const {
-    return absl::StrCat(e.agent.incarnation, " -> word of round ", e.round);
-  }
-};
 
 }  // namespace
 
+void Tallies::Add(const Tallies& other) {
+  for (std::size_t tally = 0; tally < counts_.size(); ++tally) {
+    for (std::size_t reason = 0; reason < kReasons; ++reason) {
+      counts_[tally][reason] += other.counts_[tally][reason];
+    }
+  }
+}
+
+std::map<std::string, std::uint64_t> Tallies::ByName() const {
+  static constexpr std::array<const char*, static_cast<std::size_t>(Tally::kNumTallies)> kNames = {
+      "done",
+      "rejected",
+      "lost the coordinator",
+      "spares",
+      "worker failures",
+      "leases passed",
+      "round starts",
+      "excused: unkillable",
+      "excused: unaware",
+      "excused: unwarned",
+      "broken streams",
+      "half broken streams",
+      "kills",
+      "power cuts",
+      "freezes",
+      "cuts",
+      "stalls",
+      "coordinator crashes",
+      "coordinator freezes",
+      "coordinator cuts",
+      "user stops",
+      "extra nodes",
+      "replays",
+      "jobs"};
+  std::map<std::string, std::uint64_t> by_name;
+  for (std::size_t tally = 0; tally < counts_.size(); ++tally) {
+    for (std::size_t reason = 0; reason < kReasons; ++reason) {
+      if (counts_[tally][reason] > 0) {
+        const char* const name = kNames[tally];
+        by_name[reason == 0
+                    ? name
+                    : absl::StrCat(name, ": ", core::ToString(static_cast<core::Reason>(reason)))] =
+            counts_[tally][reason];
+      }
+    }
+  }
+  return by_name;
+}
+
 World::World(std::uint64_t seed, bool trace)
-    : dice_(seed), scenario_(Draw(dice_)), tracing_(trace) {}
-
-Scenario World::Draw(Dice& dice) {
-  Scenario scenario;
-  scenario.num_jobs = dice.Chance(20) ? 2 : 1;
-  scenario.num_nodes =
-      static_cast<std::int32_t>(dice.Chance(70) ? dice.Between(1, 4) : dice.Between(5, 16));
-  scenario.max_restarts = static_cast<std::int32_t>(dice.Between(0, 3));
-  scenario.join_timeout = dice.Chance(80) ? dice.Ms(60'000, 90'000) : dice.Ms(2'000, 8'000);
-  scenario.pinned = dice.Chance(30);
-  scenario.with_plan = dice.Chance(50);
-  scenario.faults_until = dice.Ms(5'000, 25'000);
-  scenario.fault_every = dice.Chance(10) ? Duration::zero() : dice.Ms(200, 4'000);
-  scenario.worker_fails_percent = static_cast<int>(dice.Between(0, 30));
-  scenario.stuck_percent = dice.Chance(30) ? 20 : 0;
-  return scenario;
+    : dice_(seed),
+      scenario_(DrawScenario(dice_)),
+      tracing_(trace),
+      network_(agenda_, dice_, now_, *this),
+      checker_(scenario_.options),
+      census_(scenario_.options),
+      coordinator_(*this),
+      jobs_(static_cast<std::size_t>(scenario_.num_jobs)) {
+  constexpr std::int64_t kLatencyMs = 40;
+  constexpr std::int64_t kSlowLatencyMs = 250;
+  network_.SetLatency(dice_.Chance(80) ? kLatencyMs : kSlowLatencyMs);
 }
 
-void World::Log(const std::string& line) {
-  if (tracing_) {
-    absl::StrAppend(&trace_text_, Render(now_.time_since_epoch()), "  ", line, "\n");
-  }
+Clock World::DrawClock() {
+  constexpr std::int64_t kMillion = 1'000'000;
+  const std::int64_t drift = scenario_.drift_ppm;
+  return {dice_.Ms(0, 3'600'000), kMillion + dice_.Between(-drift, drift)};
 }
 
-void World::At(Instant at, int order, std::function<void()> action) {
-  actions_.push(Action{at, order, num_actions_++, std::move(action)});
-}
+// ---- the parts, joined ------------------------------------------------------
 
-void World::After(Duration delay, std::function<void()> action) {
-  At(now_ + delay, kWord, std::move(action));
-}
-
-// ---- network ----------------------------------------------------------------
-
-void World::Send(Agent& agent, Event event) {
-  if (!agent.stream_up) {
-    return;
-  }
-  agent.last_up = std::max(agent.last_up, now_ + dice_.Ms(0, 60));
-  At(agent.last_up, kWord, [this, &agent, stream = agent.stream, event = std::move(event)] {
-    if (stream != agent.stream || !agent.stream_up) {
-      return;
-    }
-    if (NamesARound(event) && dice_.Chance(20)) {
-      if (heard_.size() < kMaxReplayWords) {
-        heard_.push_back(event);
-      } else {
-        heard_[static_cast<std::size_t>(dice_.Between(0, kMaxReplayWords - 1))] = event;
-      }
-    }
-    Step(event);
-  });
-}
-
-void World::Deliver(const Reply& reply) {
-  const auto it = by_ref_.find(reply.agent);
-  if (it == by_ref_.end() || !it->second->stream_up) {
-    return;
-  }
-  Agent& agent = *it->second;
-  agent.last_down = std::max(agent.last_down, now_ + dice_.Ms(0, 60));
-  At(agent.last_down, kWord, [this, &agent, stream = agent.stream, message = reply.message] {
-    const auto receive = [&agent, stream, message] {
-      if (stream == agent.stream && agent.stream_up) {
-        agent.Receive(message);
-      }
-    };
-    if (agent.paused()) {
-      agent.last_down = std::max(agent.last_down, agent.paused_until());
-      At(agent.paused_until(), kWord, receive);
+void World::CoordinatorHears(StreamId stream, core::Event event) {
+  if (NamesARound(event) && dice_.Chance(20)) {
+    if (heard_.size() < kMaxHeard) {
+      heard_.push_back(event);
     } else {
-      receive();
+      heard_[static_cast<std::size_t>(dice_.Between(0, kMaxHeard - 1))] = event;
     }
-  });
+  }
+  coordinator_.Hear(stream, std::move(event));
 }
 
-void World::BreakStream(Agent& agent, bool core_notices) {
-  if (!agent.stream_up) {
-    return;
+void World::NodeHears(NodeId node, StreamId stream, core::Message message) {
+  nodes_[node].Hear(stream, std::move(message));
+}
+
+void World::WorkersBegin(const Node& node, const core::RoundStart& start) {
+  Count(Tally::kRoundStart);
+  const Checker::RoundOrigin origin = checker_.OriginOf(node.where().id);
+  Census::Group group;
+  group.node = node.where().id;
+  group.job = node.where().job;
+  group.coordinator_life = origin.coordinator_life;
+  group.job_life = origin.job_life;
+  group.unwarned = origin.unwarned;
+  group.round = start.round;
+  group.first_rank = start.first_rank;
+  group.nproc = start.nproc;
+  group.unaware = node.IsUnaware();
+  census_.MarkUnaware([this](NodeId alive) { return nodes_[alive].IsUnaware(); });
+  Trace([&node, &start] {
+    return absl::StrCat(node.ref().incarnation, " starts workers of round ", start.round);
+  });
+  if (const std::string violation = census_.Begin(group); !violation.empty()) {
+    Fail(violation);
   }
-  agent.stream_up = false;
-  if (core_notices) {
-    After(dice_.Ms(0, 30), [this, &agent, stream = agent.stream] {
-      if (stream == agent.stream) {  // else a newer stream has replaced it
-        Step(AgentDisconnected{agent.ref()});
+}
+
+void World::Do(const Entry& entry) {
+  switch (entry.what) {
+    case What::kWordUp:
+      network_.OnWordUp(entry.who);
+      return;
+    case What::kWordDown:
+      network_.OnWordDown(entry.who);
+      return;
+    case What::kEndUp:
+      network_.OnEndUp(entry.who);
+      return;
+    case What::kEndDown:
+      network_.OnEndDown(entry.who, entry.arg);
+      return;
+    case What::kNodeTimer:
+      nodes_[entry.who].OnTimer();
+      return;
+    case What::kNodeThaws:
+      nodes_[entry.who].OnThaw();
+      return;
+    case What::kWorkers:
+      nodes_[entry.who].OnWorkers(entry.arg);
+      return;
+    case What::kLease:
+      nodes_[entry.who].OnLease();
+      return;
+    case What::kCoordinatorTimer:
+      coordinator_.OnTimer(entry.arg);
+      return;
+    case What::kCoordinatorThaws:
+      coordinator_.OnThaw(entry.arg);
+      return;
+    case What::kCoordinatorStarts:
+      Trace([] { return "the coordinator starts"; });
+      coordinator_.Start(DrawClock());
+      return;
+    case What::kStored:
+      coordinator_.OnStored(entry.arg);
+      return;
+    case What::kSpawn:
+      Spawn(static_cast<int>(entry.who), static_cast<int>(entry.arg));
+      return;
+    case What::kFault:
+      if (faulty()) {
+        InjectFault();
+        ScheduleFault();
       }
-    });
+      return;
+    case What::kScheduler:
+      Scheduler();
+      return;
   }
-  agent.OnStreamBroken();
 }
 
-// ---- the coordinator's shell ------------------------------------------------
+// ---- nodes ------------------------------------------------------------------
 
-void World::Step(const Event& event) {
-  if (tracing_) {
-    Log(std::visit(NameOfEvent{}, event));
-  }
-  const Effects effects = rendezvous_.Step(now_, event);
-  std::string job_id;
-  std::visit(
-      [&job_id](const auto& e) {
-        using E = std::decay_t<decltype(e)>;
-        if constexpr (std::is_same_v<E, TimerFired>) {
-          job_id = e.id.job_id;
-        } else if constexpr (std::is_same_v<E, StoreDone>) {
-          job_id = e.job_id;
-        } else {
-          job_id = e.agent.job_id;
-        }
-      },
-      event);
-  for (const Effect& effect : effects) {
-    if (tracing_) {
-      Log("    " + Render(effect));
-    }
-    if (const auto* const persist = std::get_if<Persist>(&effect)) {
-      AnswerStore(*persist);
-    } else if (const auto* const reply = std::get_if<Reply>(&effect)) {
-      Deliver(*reply);
-      Count(std::holds_alternative<RoundStart>(reply->message) ? "round starts" : "replies");
-    } else if (const auto* const arm = std::get_if<ArmTimer>(&effect)) {
-      ArmTimerOf(*arm);
-    }
-  }
-  checker_.AfterStep(now_, event, effects, rendezvous_.FindJob(job_id) != nullptr);
-}
-
-void World::ArmTimerOf(const ArmTimer& arm) {
-  const std::uint64_t arming = ++num_arms_;
-  timers_[arm.id] = arming;
-  At(arm.deadline, kTimer, [this, id = arm.id, arming] {
-    if (timers_[id] == arming) {
-      Step(TimerFired{id});
-    }
-  });
-}
-
-void World::AnswerStore(const Persist& persist) {
-  store_free_at_ = std::max(store_free_at_, now_ + dice_.Ms(0, 40));
-  if (faulty() && dice_.Chance(5)) {
-    store_free_at_ += dice_.Ms(500, 3'000);
-  }
-  At(store_free_at_, kWord,
-     [this, done = StoreDone{persist.job_id, persist.sequence}] { Step(done); });
-}
-
-// ---- nodes and faults -------------------------------------------------------
-
-void World::MakeHello(AgentConnected& hello, std::int32_t job, std::int32_t place) {
-  hello.agent = AgentRef{absl::StrCat("job", job), absl::StrCat("n", agents_.size())};
+core::AgentConnected World::MakeHello(int job, int place) {
+  core::AgentConnected hello;
+  hello.agent = core::AgentRef{absl::StrCat("job", job), absl::StrCat("n", nodes_.size())};
   hello.host = absl::StrCat("host", place);
   hello.address = absl::StrCat("10.0.", job, ".", place);
   hello.nproc = 1 + place % 3;
-  hello.min_nodes = scenario_.num_nodes;
-  hello.max_nodes = scenario_.num_nodes;
+  hello.min_nodes = scenario_.min_nodes;
+  hello.max_nodes = scenario_.max_nodes;
   hello.max_restarts = scenario_.max_restarts;
   hello.join_timeout = scenario_.join_timeout;
-  hello.stop_grace = std::chrono::seconds(2);
-  if (scenario_.pinned && place % 2 == 0 && place < scenario_.num_nodes) {
-    hello.node_rank = scenario_.num_nodes - 1 - place;
+  hello.last_call_timeout = scenario_.last_call_timeout;
+  hello.stop_grace = scenario_.stop_grace;
+  if (scenario_.pinned && place % 2 == 0 && place < scenario_.max_nodes) {
+    hello.node_rank = scenario_.max_nodes - 1 - place;
   }
   if (scenario_.with_plan) {
     hello.plan.micro_batch_size = 4;
   }
-  if (faulty() && !agents_.empty() && dice_.Chance(4)) {
+  if (dice_.Chance(80)) {
+    hello.master_port = NextPort();
+  }
+  if (faulty() && nodes_.size() > 1 && dice_.Chance(2)) {
     ++hello.max_restarts;  // somebody mistyped
   }
+  return hello;
 }
 
-void World::Spawn(std::int32_t job, std::int32_t place) {
-  AgentConnected hello;
-  MakeHello(hello, job, place);
-  agents_.push_back(std::make_unique<Agent>(*this, hello, place));
-  Agent& agent = *agents_.back();
-  by_ref_[agent.ref()] = &agent;
-  agent.Connect();
+void World::Spawn(int job, int place) {
+  const core::AgentConnected hello = MakeHello(job, place);
+  Node::Place where;
+  where.id = static_cast<NodeId>(nodes_.size());
+  where.job = job;
+  where.place = place;
+  where.life = jobs_[static_cast<std::size_t>(job)].life;
+  Trace([&hello] {
+    return absl::StrCat(hello.agent.incarnation, " of ", hello.agent.job_id, " is started on ",
+                        hello.host);
+  });
+  nodes_.emplace_back(*this, where, hello, DrawClock());
+  nodes_.back().Start();
 }
 
-void World::Kill(Agent& agent) {
-  const bool power_cut = dice_.Chance(20);
-  Count(power_cut ? "power cuts" : "kills");
-  Log(absl::StrCat(agent.ref().incarnation, power_cut ? " loses power" : " is killed"));
-  agent.Die();
-  BreakStream(agent, !power_cut);
-}
-
-void World::ScheduleFault() {
-  if (scenario_.fault_every == Duration::zero()) {
-    return;
-  }
-  After(
-      dice_.Ms(
-          1,
-          std::chrono::duration_cast<std::chrono::milliseconds>(2 * scenario_.fault_every).count()),
-      [this] {
-        if (faulty()) {
-          InjectFault();
-          ScheduleFault();
-        }
+// Keeps the jobs' machines busy: starts a node anew where one is missing, and a
+// job's id again once it has a result.
+void World::Scheduler() {
+  bool more = false;
+  for (int job = 0; job < scenario_.num_jobs; ++job) {
+    JobUse& use = jobs_[static_cast<std::size_t>(job)];
+    if (use.over) {
+      continue;
+    }
+    const bool done = std::any_of(nodes_.begin(), nodes_.end(), [job, &use](const Node& node) {
+      return node.where().job == job && node.where().life == use.life && node.job_done();
+    });
+    if (done && use.life == scenario_.lives) {
+      use.over = true;
+      Count(Tally::kJob);
+      continue;
+    }
+    if (done) {
+      ++use.life;  // at once, while the others still leave
+      Count(Tally::kJob);
+    }
+    more = true;
+    for (int place = 0; place < scenario_.start_nodes; ++place) {
+      const bool there = std::any_of(nodes_.begin(), nodes_.end(), [&](const Node& node) {
+        return node.alive() && node.where().job == job && node.where().place == place &&
+               node.where().life == use.life;
       });
-}
-
-void World::InjectFault() {
-  std::vector<Agent*> alive;
-  for (const auto& agent : agents_) {
-    if (agent->alive()) {
-      alive.push_back(agent.get());
-    }
-  }
-  if (alive.empty()) {
-    return;
-  }
-  Agent& victim = *alive[static_cast<std::size_t>(
-      dice_.Between(0, static_cast<std::int64_t>(alive.size()) - 1))];
-  const std::int64_t kind = dice_.Between(0, 99);
-  if (kind < 30) {
-    Log(absl::StrCat(victim.ref().incarnation, " loses its stream"));
-    Count("broken streams");
-    BreakStream(victim, true);
-  } else if (kind < 50) {
-    Kill(victim);
-  } else if (kind < 62) {
-    Log(absl::StrCat(victim.ref().incarnation, " stands still"));
-    Count("pauses");
-    victim.PauseUntil(now_ + dice_.Ms(500, 9'000));
-  } else if (kind < 72) {
-    Log(absl::StrCat(victim.ref().incarnation, " has a stalled link"));
-    Count("stalls");
-    const Instant until = now_ + dice_.Ms(500, 9'000);
-    victim.last_up = std::max(victim.last_up, until);
-    victim.last_down = std::max(victim.last_down, until);
-  } else if (kind < 74) {
-    Count("user stops");
-    victim.StopByUser(dice_.Chance(50) ? 2 : 15);
-  } else if (kind < 78) {
-    Count("surplus nodes");
-    Spawn(0, static_cast<std::int32_t>(dice_.Between(0, scenario_.num_nodes)));
-  } else {
-    Replay();
-  }
-}
-
-// A word heard before arrives again, perhaps much later.
-void World::Replay() {
-  if (heard_.empty()) {
-    return;
-  }
-  Count("replays");
-  const auto index = dice_.Between(0, static_cast<std::int64_t>(heard_.size()) - 1);
-  const Event event = heard_[static_cast<std::size_t>(index)];
-  Step(event);
-}
-
-void World::Janitor() {
-  for (std::int32_t job = 0; job < scenario_.num_jobs; ++job) {
-    const std::string job_id = absl::StrCat("job", job);
-    if (rendezvous_.FindJob(job_id) == nullptr || !checker_.JobIsOpen(job_id)) {
-      continue;  // it has its result; nobody starts it again
-    }
-    for (std::int32_t place = 0; place < scenario_.num_nodes; ++place) {
-      const bool there = std::any_of(
-          agents_.begin(), agents_.end(), [&job_id, place](const std::unique_ptr<Agent>& agent) {
-            return agent->alive() && agent->ref().job_id == job_id && agent->place() == place;
-          });
       if (!there && (!faulty() || dice_.Chance(40))) {
         Spawn(job, place);
       }
     }
   }
-  if (NumAlive() > 0 || rendezvous_.num_jobs() > 0) {
-    After(dice_.Ms(100, 1'500), [this] { Janitor(); });
+  if (more) {
+    At(now_ + dice_.Ms(50, 1'200), What::kScheduler, 0, 0);
   }
-}
-
-std::size_t World::NumAlive() const {
-  return static_cast<std::size_t>(
-      std::count_if(agents_.begin(), agents_.end(),
-                    [](const std::unique_ptr<Agent>& agent) { return agent->alive(); }));
 }
 
 // ---- a run ------------------------------------------------------------------
 
 std::string World::Run() {
-  for (std::int32_t job = 0; job < scenario_.num_jobs; ++job) {
-    for (std::int32_t place = 0; place < scenario_.num_nodes; ++place) {
-      After(dice_.Ms(0, 3'000), [this, job, place] { Spawn(job, place); });
+  coordinator_.Start(DrawClock());
+  for (int job = 0; job < scenario_.num_jobs; ++job) {
+    for (int place = 0; place < scenario_.start_nodes; ++place) {
+      At(dice_.Ms(0, dice_.Chance(70) ? 300 : 3'000), What::kSpawn, static_cast<std::uint32_t>(job),
+         static_cast<std::uint64_t>(place));
     }
   }
-  After(std::chrono::seconds(4), [this] { Janitor(); });
+  At(std::chrono::seconds(4), What::kScheduler, 0, 0);
   ScheduleFault();
-  const Instant limit = Instant{} + scenario_.faults_until + kHealingTime;
-  while (!actions_.empty() && checker_.violation().empty() && actions_.top().at <= limit) {
-    if (num_actions_ > kMaxActions) {
+  const Time limit = scenario_.faults_until + kHealingTime;
+  while (!agenda_.empty() && checker_.violation().empty()) {
+    const Entry entry = agenda_.top();
+    if (entry.at > limit) {
+      break;
+    }
+    if (agenda_.num_entered() > kMaxEntries) {
       return "the run never comes to rest: timers or words without end";
     }
-    now_ = actions_.top().at;
-    const std::function<void()> run = actions_.top().run;
-    actions_.pop();
-    run();
+    now_ = entry.at;
+    agenda_.Pop();
+    Do(entry);
   }
+  const Census::Excused& excused = census_.excused();
+  tallies_.Add(Tally::kExcusedUnkillable, {}, static_cast<std::uint64_t>(excused.unkillable));
+  tallies_.Add(Tally::kExcusedUnaware, {}, static_cast<std::uint64_t>(excused.unaware));
+  tallies_.Add(Tally::kExcusedUnwarned, {}, static_cast<std::uint64_t>(excused.unwarned));
   return Finish();
 }
 
@@ -371,16 +303,21 @@ std::string World::Finish() const {
   if (!checker_.violation().empty()) {
     return checker_.violation();
   }
-  for (const auto& agent : agents_) {
-    if (agent->alive()) {
-      return absl::StrCat(agent->ref().incarnation, " of ", agent->ref().job_id,
+  for (const Node& node : nodes_) {
+    if (node.alive()) {
+      return absl::StrCat(node.ref().incarnation, " of ", node.ref().job_id,
                           " still waits though the network has healed");
     }
   }
-  if (rendezvous_.num_jobs() != 0) {
+  for (int job = 0; job < scenario_.num_jobs; ++job) {
+    if (!jobs_[static_cast<std::size_t>(job)].over) {
+      return absl::StrCat("job", job, " never came to its end though the network has healed");
+    }
+  }
+  if (coordinator_.num_jobs() != 0) {
     return "a job without agents is still on record";
   }
   return "";
 }
 
-}  // namespace ddl::core::sim
+}  // namespace ddl::sim

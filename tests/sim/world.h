@@ -1,128 +1,172 @@
-// World: virtual time, a network of ordered streams that break, a slow store,
-// the core, and the agents' processes. Everything follows from one seed.
+// World: virtual time, a network, a coordinator, and the nodes' processes, with
+// faults. Everything follows from one seed.
 #ifndef DDLAUNCH_TESTS_SIM_WORLD_H_
 #define DDLAUNCH_TESTS_SIM_WORLD_H_
 
+#include <algorithm>
+#include <array>
 #include <cstdint>
-#include <functional>
+#include <deque>
 #include <map>
-#include <memory>
-#include <queue>
-#include <random>
 #include <string>
 #include <vector>
 
-#include "agent/core/rendezvous.h"
+#include "absl/strings/str_cat.h"
 #include "agent/core/types.h"
-#include "tests/sim/agent.h"
+#include "tests/golden/render.h"
+#include "tests/sim/agenda.h"
+#include "tests/sim/census.h"
 #include "tests/sim/checker.h"
+#include "tests/sim/coordinator.h"
+#include "tests/sim/dice.h"
+#include "tests/sim/network.h"
+#include "tests/sim/node.h"
+#include "tests/sim/scenario.h"
 
-namespace ddl::core::sim {
+namespace ddl::sim {
 
-// Seeded choices; the same on every machine.
-class Dice {
+// What runs reached: shows that they differ and reach what they should.
+enum class Tally : std::uint8_t {
+  kDone,      // a node heard of the job's result; by reason
+  kRejected,  // by reason
+  kLost,      // a node lost the coordinator
+  kSpare,
+  kWorkerFailed,
+  kLeasePassed,
+  kRoundStart,
+  kExcusedUnkillable,  // see Census
+  kExcusedUnaware,
+  kExcusedUnwarned,
+  kBrokenStream,
+  kHalfBrokenStream,
+  kKill,
+  kPowerCut,
+  kFreeze,
+  kCut,
+  kStall,
+  kCoordinatorCrash,
+  kCoordinatorFreeze,
+  kCoordinatorCut,
+  kUserStop,
+  kExtraNode,
+  kReplay,
+  kJob,  // a job's id was used to its end
+  kNumTallies,
+};
+class Tallies {
  public:
-  explicit Dice(std::uint64_t seed) : engine_(seed) {}
-  // lowest..highest
-  std::int64_t Between(std::int64_t lowest, std::int64_t highest) {
-    const auto span = static_cast<std::uint64_t>(highest - lowest) + 1;
-    return lowest + static_cast<std::int64_t>(engine_() % span);
+  void Add(Tally tally, core::Reason reason = {}, std::uint64_t times = 1) {
+    counts_[static_cast<std::size_t>(tally)][static_cast<std::size_t>(reason)] += times;
   }
-  bool Chance(int percent) { return Between(1, 100) <= percent; }
-  Duration Ms(std::int64_t lowest, std::int64_t highest) {
-    return std::chrono::milliseconds(Between(lowest, highest));
-  }
+  void Add(const Tallies& other);
+  // By name: "done: all_succeeded", "kills".
+  [[nodiscard]] std::map<std::string, std::uint64_t> ByName() const;
 
  private:
-  std::mt19937_64 engine_;
+  static constexpr std::size_t kReasons = 32;
+  std::array<std::array<std::uint64_t, kReasons>, static_cast<std::size_t>(Tally::kNumTallies)>
+      counts_{};
 };
 
-// What a run is like; drawn from its seed.
-struct Scenario {
-  std::int32_t num_jobs = 1;
-  std::int32_t num_nodes = 2;  // of each job
-  std::int32_t max_restarts = 0;
-  Duration join_timeout{};
-  bool pinned = false;  // some nodes ask for a --node-rank
-  bool with_plan = false;
-  Duration faults_until{};
-  Duration fault_every{};  // mean time between faults; zero: none
-  int worker_fails_percent = 0;
-  int stuck_percent = 0;  // nodes that do not stop in time
-};
-
-class World {
+class World final : private NetworkEnds {
  public:
   World(std::uint64_t seed, bool trace);
 
-  // Runs to the end. Empty: all invariants held and every agent learned a
-  // result. Else what went wrong.
+  // Runs to the end. Empty: all invariants held and every node learned how it
+  // ended. Else what went wrong.
   std::string Run();
-  [[nodiscard]] const std::string& trace() const { return trace_text_; }
-  // Shows that runs differ and reach what they should.
-  [[nodiscard]] const std::map<std::string, int>& counts() const { return counts_; }
+  [[nodiscard]] const std::string& trace() const { return trace_; }
+  [[nodiscard]] const Tallies& tallies() const { return tallies_; }
 
-  // ---- for the agents
-  [[nodiscard]] Instant now() const { return now_; }
+  // ---- for its parts
+  [[nodiscard]] const Time& now() const { return now_; }
   Dice& dice() { return dice_; }
+  Network& network() { return network_; }
+  Checker& checker() { return checker_; }
+  Census& census() { return census_; }
   [[nodiscard]] const Scenario& scenario() const { return scenario_; }
-  [[nodiscard]] bool faulty() const { return now_.time_since_epoch() < scenario_.faults_until; }
-  void After(Duration delay, std::function<void()> action);
-  // On the agent's stream, in order. Lost if the stream breaks meanwhile.
-  void Send(Agent& agent, Event event);
-  // Its stream ends without goodbye, and whatever is on it is lost.
-  void BreakStream(Agent& agent, bool core_notices);
+  [[nodiscard]] bool faulty() const { return now_ < scenario_.faults_until; }
+  [[nodiscard]] const core::AgentRef& RefOf(NodeId node) const { return nodes_[node].ref(); }
+  void At(Time at, What what, std::uint32_t who, std::uint64_t arg) {
+    agenda_.At(at, what, who, arg);
+  }
+  std::uint16_t NextPort() { return next_port_++; }
+  // The coordinator welcomes a node, or sees its stream end.
+  void NoteConnected(NodeId node) { nodes_[node].disconnected_at = kNever; }
+  void NoteDisconnected(NodeId node) { nodes_[node].disconnected_at = now_; }
+  void WorkersBegin(const Node& node, const core::RoundStart& start);
   void Fail(const std::string& what) { checker_.Fail(what); }
-  void Count(const std::string& what) { ++counts_[what]; }
-  void Log(const std::string& line);
+  void Count(Tally tally, core::Reason reason = {}) { tallies_.Add(tally, reason); }
+  // `text`: a function, called when there is a trace to write.
+  template <typename Text>
+  void Trace(Text text) {
+    if (tracing_) {
+      absl::StrAppend(&trace_, core::Render(now_), "  ", text(), "\n");
+    }
+  }
 
  private:
-  struct Action {
-    Instant at;
-    int order = 0;  // words before timers
-    std::uint64_t sequence = 0;
-    std::function<void()> run;
-    bool operator>(const Action& other) const {
-      return std::tie(at, order, sequence) > std::tie(other.at, other.order, other.sequence);
-    }
+  // A job as its users see it.
+  struct JobUse {
+    int life = 1;       // counts up each time that its id is used
+    bool over = false;  // every life
   };
 
-  static Scenario Draw(Dice& dice);
-  void At(Instant at, int order, std::function<void()> action);
-  void Step(const Event& event);
-  void Deliver(const Reply& reply);
-  void ArmTimerOf(const ArmTimer& arm);
-  void AnswerStore(const Persist& persist);
-  void Spawn(std::int32_t job, std::int32_t place);
-  void MakeHello(AgentConnected& hello, std::int32_t job, std::int32_t place);
+  void CoordinatorHears(StreamId stream, core::Event event) override;
+  void CoordinatorSeesEnd(StreamId stream) override { coordinator_.SeeEnd(stream); }
+  void NodeHears(NodeId node, StreamId stream, core::Message message) override;
+  void NodeSeesEnd(NodeId node, StreamId stream, absl::StatusCode code) override {
+    nodes_[node].SeeEnd(stream, code);
+  }
+
+  Clock DrawClock();
+  void Do(const Entry& entry);
+  void Spawn(int job, int place);
+  core::AgentConnected MakeHello(int job, int place);
+  void Scheduler();
   void ScheduleFault();
-  void InjectFault();
-  void Replay();
-  void Kill(Agent& agent);
-  // Starts nodes anew where one is missing, as a scheduler would.
-  void Janitor();
-  [[nodiscard]] std::size_t NumAlive() const;
   [[nodiscard]] std::string Finish() const;
+
+  // ---- faults.cc
+  void InjectFault();
+  void BreakAStream();
+  void HalfBreakAStream();
+  void StallAStream();
+  void KillANode();
+  void CutPower();
+  void FreezeANode();
+  void CutANode();
+  void StopANode();
+  void StartAnExtraNode();
+  void CrashCoordinator();
+  void FreezeCoordinator();
+  void CutCoordinator();
+  void ReplayAWord();
+  void BreakStreamOf(const Node& node, Duration coordinator_notices, Duration node_notices);
+  // A node that is alive, counted and traced as what happens to it; null: none.
+  Node* DrawVictim(Tally tally, const char* what);
+  // How soon a broken stream is noticed, usually.
+  [[nodiscard]] Duration DrawPrompt();
+  // When a fault that begins now is over.
+  [[nodiscard]] Time DrawEnd();
 
   Dice dice_;
   const Scenario scenario_;
-  const Options options_;
-  Rendezvous rendezvous_{options_};
-  Checker checker_{options_};
-  Instant now_{};
-  std::uint64_t num_actions_ = 0;
-  std::priority_queue<Action, std::vector<Action>, std::greater<>> actions_;
-  std::map<TimerId, std::uint64_t> timers_;  // its latest arming
-  std::uint64_t num_arms_ = 0;
-  std::vector<std::unique_ptr<Agent>> agents_;
-  std::map<AgentRef, Agent*> by_ref_;
-  std::vector<Event> heard_;  // words to replay; bounded
-  Instant store_free_at_;
   bool tracing_;
-  std::string trace_text_;
-  std::map<std::string, int> counts_;
+  Time now_{};
+  Agenda agenda_;
+  Network network_;
+  Checker checker_;
+  Census census_;
+  Coordinator coordinator_;
+  std::deque<Node> nodes_;
+  std::vector<JobUse> jobs_;
+  std::vector<core::Event> heard_;  // words to replay; bounded
+  std::uint16_t next_port_ = 20'000;
+  std::string trace_;
+  Tallies tallies_;
 };
 
-}  // namespace ddl::core::sim
+}  // namespace ddl::sim
 
 #endif  // DDLAUNCH_TESTS_SIM_WORLD_H_
