@@ -39,6 +39,11 @@
 // its members are known: the next one forms at once when as many are there, and
 // the last call is for those that were lost. A node beyond max_nodes is a spare.
 //
+// A node that was given up may stand still and hear nothing of it. Its workers
+// live until its lease ends: heartbeat_timeout after it was last heard. No round of
+// its job, nor of the next job of that id, forms before. A broken stream counts as
+// the end of the process behind it, unless Options::broken_stream_proves_nothing.
+//
 // A coordinator that was restarted has no memory. Agents of its last life come
 // back with the round they know (AgentConnected::last_round): they are told to
 // stop it, rounds count on from there, and no round forms before every other

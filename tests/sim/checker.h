@@ -133,6 +133,8 @@ class Checker {
   void CheckSize(const Step& step, const Starts& starts);
   void CheckRanks(const Step& step, const Starts& starts);
   void CheckSticky(const Step& step, const Starts& starts);
+  // A member of the last round left, or was given up.
+  [[nodiscard]] bool OneIsGone(const Job& job);
   void CheckAgreement(const Step& step, const Starts& starts);
   void BeginRound(const Step& step, const Starts& starts);
 

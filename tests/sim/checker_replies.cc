@@ -93,7 +93,11 @@ void Checker::CheckRoundStop(const Step& step, NodeId to, Job& job, const core::
     Fail(absl::StrCat(Name(to), " must stop round ", stop.round, ", in which it is not"));
   }
   if (job.stop.has_value()) {
-    if (job.stop->reason != stop.reason || job.stop->root_cause != stop.root_cause) {
+    // A failure may turn out to have come of a lost member: who comes back then
+    // hears of that.
+    const bool forgiven = job.stop->reason == core::Reason::kWorkerFailed &&
+                          stop.reason == core::Reason::kNodeLost && OneIsGone(job);
+    if (!forgiven && (job.stop->reason != stop.reason || job.stop->root_cause != stop.root_cause)) {
       Fail("two members heard of different causes of one stop");
     }
     return;
@@ -207,7 +211,8 @@ void Checker::CheckJoinTimeout(const Step& step, Job& job) {
       survivors ||
       (job.first_survivor_at.has_value() &&
        step.now < *job.first_survivor_at + options_.heartbeat_timeout + options_.reconnect_grace);
-  if (able >= job.terms.min_nodes && all_able && !held_back && !job.live) {
+  const bool may_lack_plan = !job.terms.plan.empty() && job.highest_round > 0;
+  if (able >= job.terms.min_nodes && all_able && !held_back && !may_lack_plan && !job.live) {
     Fail("join timeout, but enough nodes were there");
   }
 }
