@@ -118,7 +118,6 @@ class DoorWithToken : public testing::Test {
     return jobs_;
   }
 
-
  private:
   std::mutex mutex_;
   std::vector<core::Explain> explained_;
