@@ -24,7 +24,7 @@ class TimerHold {
   // Each time the loop goes on; `next_timer` is what it was to wake for. Returns
   // whether timers that are due may fire.
   bool OnAwake(Instant now, std::optional<Instant> next_timer) {
-    if (next_timer.has_value() && now > std::max(*next_timer, last_awake_) + patience_) {
+    if (next_timer.has_value() && now > std::max(WakeFor(*next_timer), last_awake_) + patience_) {
       hold_until_ = now + patience_;
     }
     last_awake_ = now;

@@ -29,6 +29,13 @@ TEST_F(TimerHoldTest, MuchTooLate_TimersWaitThatLongAgain) {
   EXPECT_TRUE(hold_.OnAwake(awake + kSecond, timer));
 }
 
+TEST_F(TimerHoldTest, NoWordComes_TimersFireWhenTheHoldIsOver) {
+  const Instant timer = now_ + 5 * kSecond;
+  const Instant awake = timer + 3 * kSecond;
+  EXPECT_FALSE(hold_.OnAwake(awake, timer));
+  EXPECT_TRUE(hold_.OnAwake(hold_.WakeFor(timer) + kMs, timer)) << "no loop wakes to the instant";
+}
+
 TEST_F(TimerHoldTest, WordsKeepComing_TimersFireAllTheSame) {
   const Instant timer = now_ + 5 * kSecond;
   const Instant awake = timer + 3 * kSecond;
