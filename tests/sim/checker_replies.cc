@@ -183,8 +183,9 @@ void Checker::CheckResult(const Step& step, Job& job, const core::JobDone& done)
     case Reason::kJoinTimeout:
       CheckJoinTimeout(step, job);
       return;
-    case Reason::kPlanImpossible:  // a first round has the plan it asked for
-      if (done.exit_code != 2 || job.round == 0) {
+    case Reason::kPlanImpossible:  // later on, the nodes that are missing may come back
+      if (done.exit_code != 2 || job.highest_round > 0 ||
+          !job.terms.plan.global_batch_size.has_value()) {
         Fail("the plan was possible");
       }
       return;
@@ -211,7 +212,7 @@ void Checker::CheckJoinTimeout(const Step& step, Job& job) {
       survivors ||
       (job.first_survivor_at.has_value() &&
        step.now < *job.first_survivor_at + options_.heartbeat_timeout + options_.reconnect_grace);
-  const bool may_lack_plan = !job.terms.plan.empty() && job.highest_round > 0;
+  const bool may_lack_plan = !job.terms.plan.empty();
   if (able >= job.terms.min_nodes && all_able && !held_back && !may_lack_plan && !job.live) {
     Fail("join timeout, but enough nodes were there");
   }

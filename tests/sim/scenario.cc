@@ -54,7 +54,11 @@ Scenario DrawScenario(Dice& dice) {
   scenario.last_call_timeout = dice.Chance(50) ? dice.Ms(0, 1'000) : dice.Ms(1'000, 6'000);
   scenario.stop_grace = dice.Ms(200, 2'000);
   scenario.pinned = dice.Chance(25);
-  scenario.with_plan = dice.Chance(40);
+  if (dice.Chance(20)) {
+    scenario.plan.micro_batch_size = 4;
+  } else if (dice.Chance(8)) {
+    scenario.plan.global_batch_size = 12;  // not every world can share it
+  }
   scenario.with_words = dice.Chance(40);
   DrawFaults(dice, scenario);
   scenario.worker_fails_percent = dice.Chance(60) ? dice.Int(0, 30) : 0;

@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "agent/core/options.h"
+#include "agent/plan/plan.h"
 #include "tests/sim/dice.h"
 #include "tests/sim/time.h"
 
@@ -38,7 +39,7 @@ struct Scenario {
   Duration last_call_timeout{};
   Duration stop_grace = std::chrono::seconds(2);
   bool pinned = false;  // some nodes ask for a --node-rank
-  bool with_plan = false;
+  plan::Request plan;
   bool with_words = false;  // workers use keys, a barrier and a plan proposal
   Time faults_until{};
   Duration fault_every{};  // mean time between faults; zero: none

@@ -203,9 +203,7 @@ core::AgentConnected World::MakeHello(int job, int place) {
   if (scenario_.pinned && place % 2 == 0 && place < scenario_.max_nodes) {
     hello.node_rank = scenario_.max_nodes - 1 - place;
   }
-  if (scenario_.with_plan) {
-    hello.plan.micro_batch_size = 4;
-  }
+  hello.plan = scenario_.plan;
   if (dice_.Chance(80)) {
     hello.master_port = NextPort();
   }
