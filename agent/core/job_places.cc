@@ -133,11 +133,11 @@ void Job::BeginSurvival(Turn& turn, Agent& agent) {
   if (forming || state_ == State::kGathering) {
     restart_count_ =
         std::max(restart_count_, std::min(agent.hello.restart_count, first_.max_restarts));
-    if (!recovering_) {
-      recovering_ = true;
-      not_before_ =
-          std::max(not_before_, turn.now + options_.heartbeat_timeout + options_.reconnect_grace);
-    }
+  }
+  if (!recovering_) {
+    recovering_ = true;
+    not_before_ =
+        std::max(not_before_, turn.now + options_.heartbeat_timeout + options_.reconnect_grace);
   }
   if (forming) {  // it must not start beside what this one still runs
     AbandonForming(turn, Reason::kRecovered);

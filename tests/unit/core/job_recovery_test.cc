@@ -105,6 +105,19 @@ TEST_F(JobRecovery, SurvivorWhileARoundForms_ThatRoundDoesNotStart) {
   EXPECT_EQ(Told<RoundStart>("a")->restart_count, 1);
 }
 
+TEST_F(JobRecovery, SurvivorWhileNewcomersRun_TheNextRoundWaitsForTheOthersOfItsRound) {
+  StartJob(2, 3);
+  Connect(Survivor("c", 7));
+  Stopped("c", 7);
+  Fail("a", 1, 3);
+  Stopped("a", 1);
+  Stopped("b", 1);
+  EXPECT_EQ(StateOfJob(), Job::State::kGathering) << "a fourth may still run round 7";
+  PassAlive(Quarantine(), {"a", "b", "c"});
+  EXPECT_EQ(StateOfJob(), Job::State::kRunning);
+  EXPECT_EQ(Told<RoundStart>("a")->round, 8);
+}
+
 TEST_F(JobRecovery, HisOldResult_IsNotTakenForTheNextRounds) {
   Connect(Survivor("a", 7));
   Connect(Survivor("b", 7));
