@@ -42,9 +42,9 @@ void Checker::CheckReply(const Step& step, const core::Reply& reply) {
       if (!job.live) {
         job.restart_count = std::max(job.restart_count,
                                      std::min(agent->hello.restart_count, job.terms.max_restarts));
-        if (!job.first_survivor_at.has_value()) {
-          job.first_survivor_at = step.now;
-        }
+      }
+      if (!job.first_survivor_at.has_value()) {
+        job.first_survivor_at = step.now;
       }
     }
   }
