@@ -100,11 +100,12 @@ class TrainTest(E2eTest):
 
     def test_rank_that_failed_is_the_root_cause_not_its_peers(self):
         for _ in range(5):
-            job = self.launch("--nproc_per_node=4", TRAIN_BIN, "--metrics-out", "/nonexistent/x")
+            nowhere = self.path("nobody-made-this/x")
+            job = self.launch("--nproc_per_node=4", TRAIN_BIN, "--metrics-out", nowhere)
             self.assertEqual(job.returncode, 1, job.stderr)
             cause = job.stderr[job.stderr.index("Root Cause"):]
             self.assertRegex(cause, r"rank\s*:\s*0 ")
-            self.assertIn("/nonexistent/x", cause)
+            self.assertIn(nowhere, cause)
 
     def test_rank_that_leaves_with_0_in_mid_work_fails_the_job_by_name(self):
         job = self.start("--nproc_per_node=2", str(BIN_DIR / "leaving_rank"), self.path("up-"))
