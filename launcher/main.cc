@@ -112,6 +112,11 @@ int Coordinate(const cli::CoordinatorCommand& command) {
 }
 
 int Launch(const cli::LaunchCommand& command) {
+  if (const absl::Status made = cli::MakeLogDirectory(command.config); !made.ok()) {
+    log::Init(log::Level::kError);
+    log::Error(std::string(made.message()));
+    return ExitCodeFor(made);
+  }
   // Before anything starts a thread: the supervisor is forked.
   auto supervisor = Supervisor::Fork();
   const SignalSet signals;

@@ -27,6 +27,8 @@
 namespace ddl::cli {
 namespace {
 
+constexpr char kNoLogFiles[] = "/dev/null";
+
 absl::StatusOr<std::string> ParseText(std::string_view text) {
   return std::string(text);
 }
@@ -142,20 +144,8 @@ absl::Status ApplyLogDir(const Arguments& arguments, const Surroundings& surroun
   std::error_code error;
   const bool is_file = std::filesystem::exists(config.log_dir, error) &&
                        !std::filesystem::is_directory(config.log_dir, error);
-  if (is_file && config.log_dir != "/dev/null") {
+  if (is_file && config.log_dir != kNoLogFiles) {
     return BadValue(*raw, "a file is there; give a directory, or /dev/null for no files");
-  }
-  if (config.log_dir == "/dev/null") {
-    return absl::OkStatus();
-  }
-  // A disk that is full now is only warned of, later: training can go on.
-  std::filesystem::create_directories(config.log_dir, error);
-  const bool is_full = error == std::errc::no_space_on_device;
-  if (!error && ::access(config.log_dir.c_str(), W_OK | X_OK) != 0) {
-    error.assign(errno, std::generic_category());
-  }
-  if (error && !is_full) {
-    return BadValue(*raw, absl::StrCat("no files can be made there: ", error.message()));
   }
   return absl::OkStatus();
 }
@@ -382,6 +372,23 @@ absl::StatusOr<ParseResult> ParseCommandLine(int argc, const char* const* argv,
                                              const Surroundings& surroundings) {
   const std::vector<std::string> args(argv + std::min(argc, 1), argv + argc);
   return ParseCommandLine(args, surroundings);
+}
+
+absl::Status MakeLogDirectory(const LaunchConfig& config) {
+  if (config.log_dir.empty() || config.log_dir == kNoLogFiles) {
+    return absl::OkStatus();
+  }
+  std::error_code error;
+  std::filesystem::create_directories(config.log_dir, error);
+  const bool is_full = error == std::errc::no_space_on_device;
+  if (!error && ::access(config.log_dir.c_str(), W_OK | X_OK) != 0) {
+    error.assign(errno, std::generic_category());
+  }
+  if (error && !is_full) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--log-dir=", config.log_dir, ": no files can be made there: ", error.message()));
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace ddl::cli
