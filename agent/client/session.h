@@ -12,7 +12,8 @@
 //       |                       | in a round, and the lease runs out     |
 //       |                       v                                        |
 //       +------------------> lost (final) <------------------------------+
-//   connect_timeout without a first Welcome,      reconnect_grace without another
+//   connect_timeout without a first Welcome,   3/4 reconnect_grace without another
+//   (the rest is for what the two ends differ in noticing the break)
 //
 // Silence: nothing heard for heartbeat_timeout - 2 x heartbeat_interval. With
 // the grace to reconnect it ends before the coordinator's own heartbeat_timeout,
