@@ -85,8 +85,10 @@ absl::Status Node::Join() {
                     [](const std::string& text) { log::Info(text); }};
   DDL_ASSIGN_OR_RETURN(
       place_, FindMeetingPlace(config_, patience, [](const core::Explain& explain) {
-        log::Debug(
-            absl::StrCat("coordinator: ", core::ToString(explain.reason), ": ", explain.text));
+        // Somebody without the token hears of it; so does this node, which waits.
+        const std::string text =
+            absl::StrCat("coordinator: ", core::ToString(explain.reason), ": ", explain.text);
+        explain.reason == core::Reason::kUnauthenticated ? log::Warn(text) : log::Debug(text);
       }));
   if (place_.is_open_to_network) {
     log::Warn(absl::StrCat("the rendezvous at ", place_.endpoint,

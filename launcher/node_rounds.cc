@@ -16,6 +16,8 @@ namespace ddl {
 namespace {
 
 constexpr Duration kFirstReminder = std::chrono::seconds(30);
+// What a worker wrote may be read so much later, on a loaded machine.
+constexpr Duration kReadingDelay = std::chrono::milliseconds(250);
 
 }  // namespace
 
@@ -83,7 +85,8 @@ void Node::On(const core::RoundStart& message) {
 // It had its exception before the round was over, and was still on its way out.
 bool Node::FailedBeforeTheStop(const WorkerExit& exit) const {
   return state_ == State::kStopping && !exit.ok() && told_to_stop_at_.has_value() &&
-         exit.stderr_at < *told_to_stop_at_ && TellsOfException(exit.error_text);
+         exit.stderr_at < *told_to_stop_at_ + kReadingDelay && TellsOfException(exit.error_text) &&
+         !TellsOfSignal(exit.error_text);
 }
 
 void Node::OnWorkerExit(const WorkerExit& exit) {
@@ -178,7 +181,8 @@ void Node::On(const core::RoundStop& message) {
   } else if (message.reason == core::Reason::kNodeJoined) {
     log::Info(message.text);
   } else if (message.will_restart) {
-    log::Warn(absl::StrCat(message.text, "; restarting"));
+    const bool by_failure = message.reason == core::Reason::kWorkerFailed;
+    log::Warn(absl::StrCat(message.text, by_failure ? "; restarting" : "; gathering again"));
   } else if (message.reason != core::Reason::kStoppedByUser || stop_signal_ == 0) {
     log::Warn(message.text);
   }

@@ -232,9 +232,11 @@ Waiting Job::MakeWaiting(Instant now) const {
                     port->second.hello.host);
   } else if (!no_plan_.empty()) {
     absl::StrAppend(&waiting.text, "; for so many there is no plan: ", no_plan_);
-  } else if (num_survivors_ > 0 || (recovering_ && now < not_before_)) {
-    absl::StrAppend(&waiting.text,
-                    "; the coordinator was restarted: waiting for nodes of the round before");
+  } else if (recovering_ && now < not_before_) {
+    absl::StrAppend(&waiting.text, "; the coordinator was restarted: other nodes of the round ",
+                    "before have ", InSeconds(not_before_ - now), " to come back");
+  } else if (num_survivors_ > 0) {
+    absl::StrAppend(&waiting.text, "; waiting for nodes to stop the round before");
   } else if (now < not_before_) {
     absl::StrAppend(&waiting.text, "; workers of an earlier round may live for ",
                     InSeconds(not_before_ - now), " yet");

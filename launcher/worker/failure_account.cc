@@ -37,6 +37,13 @@ bool BlamesPeer(std::string_view text) {
   return HasOneOf(text, kWords);
 }
 
+bool TellsOfSignal(std::string_view text) {
+  constexpr std::array<std::string_view, 6> kWords = {"KeyboardInterrupt", "SystemExit", "SIGTERM",
+                                                      "SignalException",   "signal",     "erminat"};
+  const std::size_t last_line = text.find_last_of('\n', text.find_last_not_of('\n'));
+  return HasOneOf(last_line == std::string_view::npos ? text : text.substr(last_line), kWords);
+}
+
 bool TellsOfException(std::string_view text) {
   constexpr std::array<std::string_view, 2> kWords = {"Traceback (most recent call last)",
                                                       "terminate called after throwing"};

@@ -16,6 +16,9 @@ namespace ddl {
 // would have ended by itself.
 [[nodiscard]] bool TellsOfException(std::string_view text);
 
+// It tells of a signal: an exception that a stop raised.
+[[nodiscard]] bool TellsOfSignal(std::string_view text);
+
 }  // namespace ddl
 
 #endif  // DDLAUNCH_LAUNCHER_WORKER_FAILURE_ACCOUNT_H_

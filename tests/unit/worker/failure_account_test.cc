@@ -27,6 +27,13 @@ TEST(BlamesPeer, OwnFailures_DoNot) {
   }
 }
 
+TEST(TellsOfSignal, LastLineOfAnExceptionThatAStopRaised_Does) {
+  EXPECT_TRUE(TellsOfSignal("Traceback (most recent call last):\n  x\nKeyboardInterrupt\n"));
+  EXPECT_TRUE(TellsOfSignal("Traceback\nSignalException: Process 7 got signal: 15"));
+  EXPECT_FALSE(TellsOfSignal("  signal.signal(x)\nValueError: the sample is broken"));
+  EXPECT_FALSE(TellsOfSignal(""));
+}
+
 TEST(TellsOfException, Tracebacks_Do) {
   EXPECT_TRUE(TellsOfException("Traceback (most recent call last):\n  File \"a.py\""));
   EXPECT_TRUE(TellsOfException("terminate called after throwing an instance of 'std::bad_alloc'"));
