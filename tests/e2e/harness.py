@@ -8,6 +8,7 @@ the end of the test. Waits are for events, with a bound that only a fault reache
 import collections
 import os
 import pathlib
+import random
 import signal
 import socket
 import subprocess
@@ -35,11 +36,24 @@ def wait_until(condition, what, timeout_s=WAIT_S):
 
 
 def free_port():
-    """A port that was free a moment ago, for ddlaunch to listen on."""
-    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+    """A port that was free a moment ago, for ddlaunch to listen on. Not one that
+    the kernel hands out: another test's free port, held but not listened at, might
+    be the same by then."""
+    low, high = 10_000, first_ephemeral_port()
+    while True:
+        port = random.randrange(low, high)
+        with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind(("", port))
+                return port
+            except OSError:
+                continue
+
+
+def first_ephemeral_port():
+    text = pathlib.Path("/proc/sys/net/ipv4/ip_local_port_range").read_text()
+    return max(int(text.split()[0]), 20_000)
 
 
 # A worker that says where it is and runs until the test says it is done:
