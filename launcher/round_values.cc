@@ -1,6 +1,8 @@
 // Between the rendezvous's values and the worker group's.
 #include "launcher/round_values.h"
 
+#include <csignal>
+
 #include "launcher/worker/failure_account.h"
 
 namespace ddl {
@@ -16,7 +18,8 @@ core::WorkerFailure ToFailure(const WorkerExit& exit, const std::string& host) {
   failure.wall_time_s = exit.wall_time_s;
   failure.error_text = exit.error_text;
   failure.error_file = exit.error_file;
-  failure.blames_peer = BlamesPeer(exit.error_text);
+  // SIGPIPE: it wrote to a peer that had gone.
+  failure.blames_peer = exit.term_signal == SIGPIPE || BlamesPeer(exit.error_text);
   return failure;
 }
 

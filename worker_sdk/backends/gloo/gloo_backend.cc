@@ -10,6 +10,7 @@
 #include <gloo/rendezvous/context.h>
 #include <gloo/transport/tcp/device.h>
 
+#include <csignal>
 #include <exception>
 #include <string>
 #include <utility>
@@ -32,6 +33,16 @@ bool SaysTimeout(const std::string& text) {
     }
   }
   return false;
+}
+
+// Gloo writes to sockets whose peer may have gone, which is an error to report
+// and no reason to die. A program that has its own mind about the signal keeps it.
+void IgnoreBrokenPipes() {
+  struct sigaction action {};
+  if (::sigaction(SIGPIPE, nullptr, &action) == 0 && action.sa_handler == SIG_DFL) {
+    action.sa_handler = SIG_IGN;
+    ::sigaction(SIGPIPE, &action, nullptr);
+  }
 }
 
 // How long a rank whose peer broke the connection waits for the launcher to end
@@ -166,6 +177,7 @@ class GlooBackend final : public Backend {
 
 absl::StatusOr<std::unique_ptr<Backend>> CreateGlooBackend(const Context& context,
                                                            const BackendOptions& options) {
+  IgnoreBrokenPipes();
   const std::string who =
       "gloo, rank " + std::to_string(context.rank()) + ", connecting from " + context.address();
   const std::string prefix = "ddl/gloo/" + std::to_string(context.NextSequence()) + "/";

@@ -58,6 +58,7 @@ struct BackendOptions {
 
 // Connects all ranks. `name`: "auto" (a world of one: "single", else "gloo"),
 // "single" or "gloo" (CPU, TCP). Every rank must call it with the same name.
+// Gloo makes the process ignore SIGPIPE, unless the program has set it otherwise.
 // Errors: INVALID_ARGUMENT, an unknown name; DEADLINE_EXCEEDED / UNAVAILABLE, a
 // rank that did not come: it is named.
 absl::StatusOr<std::unique_ptr<Backend>> CreateBackend(const Context& context,
