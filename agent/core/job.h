@@ -174,6 +174,8 @@ class Job {
   void On(Turn& turn, const TimerFired& fired);
   void OnHeartbeatTimer(Turn& turn, const std::string& incarnation);
   void OnReconnectTimer(Turn& turn, const std::string& incarnation);
+  // All the time it may take to stop its workers has passed.
+  void GiveUpUnstopped(Turn& turn, AgentMap::iterator it);
   // The agent is given up, and its workers may live until its lease ends: it may
   // stand still, and not hear that it was given up.
   void HeedLease(const Agent& agent);

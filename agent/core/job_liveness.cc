@@ -101,6 +101,14 @@ void Job::OnReconnectTimer(Turn& turn, const std::string& incarnation) {
   Remove(turn, it, Departure{Reason::kNodeLost, std::move(text)});
 }
 
+void Job::GiveUpUnstopped(Turn& turn, AgentMap::iterator it) {
+  const std::string text =
+      absl::StrCat(Name(it->second), " did not stop its workers in time and is given up");
+  HeedLease(it->second);
+  Tell(turn, RefOf(it->second), Rejected{Reason::kStopTimeout, text});
+  Remove(turn, it, Departure{Reason::kStopTimeout, text});
+}
+
 void Job::HeedLease(const Agent& agent) {
   const bool proved = !agent.connected && !options_.broken_stream_proves_nothing;
   if (!proved && MayRunWorkers(agent)) {

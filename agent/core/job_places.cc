@@ -181,11 +181,7 @@ void Job::OnSurvivorTimer(Turn& turn, const std::string& incarnation) {
     Arm(turn, TimerKind::kStop, incarnation, it->second.stop_deadline);
     return;
   }
-  const std::string text =
-      absl::StrCat(Name(it->second), " did not stop its workers in time and is given up");
-  HeedLease(it->second);
-  Tell(turn, RefOf(it->second), Rejected{Reason::kStopTimeout, text});
-  Remove(turn, it, Departure{Reason::kStopTimeout, text});
+  GiveUpUnstopped(turn, it);
 }
 
 }  // namespace ddl::core

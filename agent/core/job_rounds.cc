@@ -180,11 +180,7 @@ void Job::OnStopTimer(Turn& turn) {
   for (const std::string& incarnation : silent) {
     const auto it = agents_.find(incarnation);
     DDL_CHECK(it != agents_.end());
-    const std::string text =
-        absl::StrCat(Name(it->second), " did not stop its workers in time and is given up");
-    HeedLease(it->second);
-    Tell(turn, RefOf(it->second), Rejected{Reason::kStopTimeout, text});
-    Remove(turn, it, Departure{Reason::kStopTimeout, text});
+    GiveUpUnstopped(turn, it);
   }
 }
 
