@@ -19,11 +19,13 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "agent/base/clock.h"
 #include "agent/core/gone_agents.h"
+#include "agent/core/membership.h"
 #include "agent/core/options.h"
 #include "agent/core/plan_agreement.h"
 #include "agent/core/round.h"
@@ -197,6 +199,8 @@ class Job {
   [[nodiscard]] absl::StatusOr<std::int32_t> FitToPlan(std::int32_t limit) const;
   // Keeps the last call and its timer as the number of nodes demands.
   void UpdateLastCall(Turn& turn);
+  // Who could be part of a round, as candidates and, in the same order, themselves.
+  [[nodiscard]] std::pair<std::vector<Candidate>, std::vector<const Agent*>> ReadyAgents() const;
   // Agents that are ready, by the node rank they would get.
   [[nodiscard]] std::vector<const Agent*> Seat(std::int32_t seats) const;
   void BeginGathering(Turn& turn);

@@ -58,7 +58,7 @@ void Job::UpdateLastCall(Turn& turn) {
   }
 }
 
-std::vector<const Job::Agent*> Job::Seat(std::int32_t seats) const {
+std::pair<std::vector<Candidate>, std::vector<const Job::Agent*>> Job::ReadyAgents() const {
   std::vector<Candidate> candidates;
   std::vector<const Agent*> agents;
   for (const auto& [incarnation, agent] : agents_) {
@@ -67,6 +67,11 @@ std::vector<const Job::Agent*> Job::Seat(std::int32_t seats) const {
       agents.push_back(&agent);
     }
   }
+  return {std::move(candidates), std::move(agents)};
+}
+
+std::vector<const Job::Agent*> Job::Seat(std::int32_t seats) const {
+  const auto [candidates, agents] = ReadyAgents();
   std::vector<const Agent*> seated;
   for (const std::optional<std::size_t> index : AssignNodeRanks(candidates, seats)) {
     seated.push_back(index.has_value() ? agents[*index] : nullptr);
@@ -326,17 +331,10 @@ bool Job::TryForm(Turn& turn) {
 }
 
 absl::StatusOr<std::int32_t> Job::FitToPlan(std::int32_t limit) const {
-  std::vector<Candidate> candidates;
-  std::vector<std::int32_t> nproc;
-  for (const auto& [incarnation, agent] : agents_) {
-    if (agent.ready()) {
-      candidates.push_back(Candidate{agent.arrival, agent.hello.node_rank, agent.held_rank});
-      nproc.push_back(agent.hello.nproc);
-    }
-  }
+  const auto [candidates, agents] = ReadyAgents();
   std::vector<std::int32_t> world_sizes = {0};  // by the number of nodes
   for (const std::size_t index : ByEntitlement(candidates)) {
-    world_sizes.push_back(world_sizes.back() + nproc[index]);
+    world_sizes.push_back(world_sizes.back() + agents[index]->hello.nproc);
   }
   absl::Status refusal;
   for (std::int32_t nodes = limit; nodes >= first_.min_nodes; --nodes) {
