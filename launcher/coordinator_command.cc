@@ -25,6 +25,7 @@
 #include "launcher/poll_until.h"
 #include "launcher/signals.h"
 #include "launcher/worker/console_writer.h"
+#include "launcher/worker/failure_report.h"
 
 namespace ddl {
 namespace {
@@ -83,7 +84,7 @@ int WaitForStop(const SignalSet& signals) {
     std::array<pollfd, 1> fds{{{signals.fd(), POLLIN, 0}}};
     PollUntil(fds, std::nullopt);
     for (const int signal : signals.Read()) {
-      if (signal != SIGUSR1 && signal != SIGUSR2) {
+      if (signals.IsStop(signal)) {
         return signal;
       }
     }
@@ -118,7 +119,7 @@ int RunCoordinator(const CoordinatorConfig& config, const SignalSet& signals) {
   }
   const int signal = WaitForStop(signals);
   LetSignalsKill();
-  log::Info(absl::StrCat("stopped by ", SignalSet::Name(signal)));
+  log::Info(absl::StrCat("stopped by ", SignalName(signal)));
   (*coordinator)->EndSessions(kGoodbyeTime);
   writer->WaitUntilWritten(MonotonicNow() + kFlushTime);
   // Not taken down, as in RunNode: that would only take time.

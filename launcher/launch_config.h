@@ -3,6 +3,7 @@
 #ifndef DDLAUNCH_LAUNCHER_LAUNCH_CONFIG_H_
 #define DDLAUNCH_LAUNCHER_LAUNCH_CONFIG_H_
 
+#include <csignal>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -33,6 +34,17 @@ struct StreamMap {
   }
 };
 
+// Whose variables each worker gets, besides those of ddlaunch itself.
+struct Frameworks {
+  bool torch = true;  // torchrun's, and Accelerate's
+  bool tensorflow = false;
+  bool jax = false;
+  bool mpi = false;
+};
+
+// How workers are bound to CPUs, in torchrun's words.
+enum class NumaBinding : std::uint8_t { kNone, kNode, kSocket, kExclusive, kCoreComplex };
+
 struct LaunchConfig {
   // What to run: argv[0] is an absolute path, found and executable. For a .py
   // script argv is {python3, "-u", script, ...}.
@@ -61,6 +73,8 @@ struct LaunchConfig {
   // here; empty: none. Never to be shown.
   std::string rdzv_token;
   std::string local_addr;  // what this node advertises; empty: found out
+  // Rank 0's worker serves PyTorch's store at MASTER_PORT, not its node.
+  bool worker_store = false;
   // Until the nodes are there; once min_nodes are, for more of them; and how
   // long the coordinator's host waits for the others' goodbyes.
   Duration join_timeout = std::chrono::seconds(600);
@@ -74,8 +88,15 @@ struct LaunchConfig {
   // Supervision.
   std::int32_t max_restarts = 0;
   Duration shutdown_timeout = std::chrono::seconds(30);  // SIGTERM to SIGKILL
+  // These stop the job; SIGHUP not when it is ignored at start (nohup).
+  std::vector<int> stop_signals = {SIGTERM, SIGINT, SIGHUP, SIGQUIT};
   std::string role = "default";
   std::string cwd;  // empty: the caller's
+
+  // What a worker gets.
+  Frameworks frameworks;
+  NumaBinding numa_binding = NumaBinding::kNone;
+  bool virtual_local_rank = false;  // one GPU each, LOCAL_RANK=0
 
   // Logs. Files go to log_dir/<job id>_<random>/attempt_<n>/<local rank>/; no
   // directory is made unless -r or -t ask for files or log_dir is given.
@@ -86,6 +107,11 @@ struct LaunchConfig {
   std::set<std::int32_t> local_ranks_filter;
   // ${role_name} ${local_rank} ${rank} ${hostname}; empty: "[default0]:".
   std::string log_line_prefix_template;
+  // Lines of any rank that contain one of these also go to the attempt's
+  // filtered_stdout.log or filtered_stderr.log.
+  std::vector<std::string> duplicate_stdout_filters;
+  std::vector<std::string> duplicate_stderr_filters;
+  bool event_log = false;  // events as JSON lines on stderr
   bool verbose = false;
   bool quiet = false;
 

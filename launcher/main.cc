@@ -13,6 +13,7 @@
 #include <utility>
 #include <variant>
 
+#include "launcher/cli/output.h"
 #include "launcher/cli/parse.h"
 #include "launcher/cli/token.h"
 #include "launcher/coordinator_command.h"
@@ -103,7 +104,7 @@ void RaiseOwnDescriptorLimit(rlim_t needed) {
 }
 
 int Coordinate(const cli::CoordinatorCommand& command) {
-  const SignalSet signals;
+  const SignalSet signals(LaunchConfig{}.stop_signals);
   log::Init(command.config.verbose ? log::Level::kDebug : log::Level::kInfo);
   gpr_set_log_function(LogFromGrpc);
   RaiseOwnDescriptorLimit(RLIM_INFINITY);
@@ -119,7 +120,7 @@ int Launch(const cli::LaunchCommand& command) {
   }
   // Before anything starts a thread: the supervisor is forked.
   auto supervisor = Supervisor::Fork();
-  const SignalSet signals;
+  const SignalSet signals(command.config.stop_signals);
   log::Init(LevelFor(command.config));
   gpr_set_log_function(LogFromGrpc);
   if (!supervisor.ok()) {

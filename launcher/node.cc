@@ -33,10 +33,6 @@ constexpr Duration kResultTimeout = std::chrono::seconds(8);
 // How long the console may take for the last output when the user wants out.
 constexpr Duration kFlushTimeoutStopped = std::chrono::seconds(1);
 
-bool IsStopSignal(int signal) {
-  return signal != SIGUSR1 && signal != SIGUSR2;
-}
-
 }  // namespace
 
 // MASTER_PORT if rank 0 of the next round is here: the user's on a single node,
@@ -119,7 +115,7 @@ absl::Status Node::Join() {
 // on to.
 bool Node::StopWasAskedFor() {
   for (const int signal : signals_.Read()) {
-    if (IsStopSignal(signal) && stop_signal_ == 0) {
+    if (signals_.IsStop(signal) && stop_signal_ == 0) {
       stop_signal_ = signal;
     }
   }
@@ -132,7 +128,7 @@ int Node::Run() {
     Loop();
     exit_code = Leave();
   } else if (absl::IsCancelled(status)) {
-    log::Error(absl::StrCat("stopped by ", SignalSet::Name(stop_signal_)));
+    log::Error(absl::StrCat("stopped by ", SignalName(stop_signal_)));
     exit_code = kSignalExitBase + stop_signal_;
   } else {
     log::Error(std::string(status.message()));
@@ -218,12 +214,12 @@ void Node::Dispatch(Instant now) {
 }
 
 void Node::OnSignal(int signal, Instant now) {
-  if (!IsStopSignal(signal)) {
+  if (!signals_.IsStop(signal)) {
     group_->Forward(signal);
     return;
   }
   if (stop_signal_ != 0) {
-    log::Warn(absl::StrCat(SignalSet::Name(signal), " again: killing all workers now"));
+    log::Warn(absl::StrCat(SignalName(signal), " again: killing all workers now"));
     group_->Kill();
     leave_without_result_at_ = now;
     return;
@@ -231,13 +227,13 @@ void Node::OnSignal(int signal, Instant now) {
   stop_signal_ = signal;
   if (state_ == State::kJoining || parked_) {
     // Nothing runs here: this node goes, the others may wait for another.
-    Finish({kSignalExitBase + signal, absl::StrCat("stopped by ", SignalSet::Name(signal)),
-            std::nullopt});
+    Finish(
+        {kSignalExitBase + signal, absl::StrCat("stopped by ", SignalName(signal)), std::nullopt});
     return;
   }
   if (!group_->idle()) {
     log::Warn(absl::StrCat(
-        SignalSet::Name(signal), ": stopping the workers (at most ",
+        SignalName(signal), ": stopping the workers (at most ",
         std::chrono::duration_cast<std::chrono::seconds>(config_.shutdown_timeout).count(),
         " s; a second signal kills them at once)"));
   }
@@ -247,7 +243,7 @@ void Node::OnSignal(int signal, Instant now) {
 
 void Node::FinishAlone() {
   Finish({kSignalExitBase + stop_signal_,
-          absl::StrCat("stopped by ", SignalSet::Name(stop_signal_),
+          absl::StrCat("stopped by ", SignalName(stop_signal_),
                        "; this node leaves, the job may go on without it"),
           std::nullopt});
 }
@@ -277,7 +273,8 @@ void Node::FlushConsole() {
   while (!group_->FlushConsole(kStep)) {
     const std::vector<int> signals = signals_.Read();
     const bool is_over = give_up_at.has_value() && MonotonicNow() >= *give_up_at;
-    if (is_over || std::any_of(signals.begin(), signals.end(), IsStopSignal)) {
+    if (is_over || std::any_of(signals.begin(), signals.end(),
+                               [this](int signal) { return signals_.IsStop(signal); })) {
       log::SetSink(nullptr);
       log::Error("the console did not take all output; the rest is lost");
       return;

@@ -4,28 +4,39 @@
 #include <pthread.h>
 #include <sys/signalfd.h>
 
+#include <algorithm>
+#include <array>
 #include <csignal>
-#include <cstring>
+#include <utility>
 
 #include "agent/base/check.h"
 
 namespace ddl {
+namespace {
 
-SignalSet::SignalSet() {
+constexpr std::array kAlways = {SIGTERM, SIGINT, SIGQUIT, SIGHUP, SIGUSR1, SIGUSR2};
+
+bool IsIgnoredHangup(int signal) {
+  struct sigaction action {};
+  ::sigaction(signal, nullptr, &action);
+  return signal == SIGHUP && action.sa_handler == SIG_IGN;
+}
+
+}  // namespace
+
+SignalSet::SignalSet(std::vector<int> stop_signals) : stop_signals_(std::move(stop_signals)) {
+  std::vector<int> handled(kAlways.begin(), kAlways.end());
+  handled.insert(handled.end(), stop_signals_.begin(), stop_signals_.end());
+  handled.erase(std::remove_if(handled.begin(), handled.end(), IsIgnoredHangup), handled.end());
   sigset_t set;
   ::sigemptyset(&set);
-  for (const int signal : {SIGTERM, SIGINT, SIGQUIT, SIGUSR1, SIGUSR2}) {
+  for (const int signal : handled) {
     ::sigaddset(&set, signal);
-  }
-  struct sigaction hangup {};
-  ::sigaction(SIGHUP, nullptr, &hangup);
-  if (hangup.sa_handler != SIG_IGN) {
-    ::sigaddset(&set, SIGHUP);
   }
   DDL_CHECK(::pthread_sigmask(SIG_BLOCK, &set, nullptr) == 0);
   // A blocked signal that is ignored is never queued: take the default, which
   // does not act while blocked.
-  for (const int signal : {SIGTERM, SIGINT, SIGQUIT, SIGUSR1, SIGUSR2}) {
+  for (const int signal : handled) {
     std::signal(signal, SIG_DFL);
   }
   std::signal(SIGPIPE, SIG_IGN);
@@ -42,23 +53,8 @@ std::vector<int> SignalSet::Read() const {
   return signals;
 }
 
-const char* SignalSet::Name(int signal) {
-  switch (signal) {
-    case SIGTERM:
-      return "SIGTERM";
-    case SIGINT:
-      return "SIGINT";
-    case SIGQUIT:
-      return "SIGQUIT";
-    case SIGHUP:
-      return "SIGHUP";
-    case SIGUSR1:
-      return "SIGUSR1";
-    case SIGUSR2:
-      return "SIGUSR2";
-    default:
-      return ::strsignal(signal);
-  }
+bool SignalSet::IsStop(int signal) const {
+  return std::find(stop_signals_.begin(), stop_signals_.end(), signal) != stop_signals_.end();
 }
 
 }  // namespace ddl

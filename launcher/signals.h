@@ -1,7 +1,8 @@
 // The signals ddlaunch handles, read from a descriptor instead of a handler.
 //
-// SIGTERM, SIGINT, SIGQUIT and SIGHUP stop the job (SIGHUP not when it was
-// ignored at start: nohup); SIGUSR1 and SIGUSR2 are passed on to the workers.
+// Some stop the job (--signals-to-handle); the others of SIGTERM, SIGINT,
+// SIGQUIT, SIGHUP, SIGUSR1 and SIGUSR2 are passed on to the workers. A SIGHUP
+// that was ignored at start (nohup) does neither.
 #ifndef DDLAUNCH_LAUNCHER_SIGNALS_H_
 #define DDLAUNCH_LAUNCHER_SIGNALS_H_
 
@@ -15,16 +16,15 @@ class SignalSet {
  public:
   // Blocks them in this thread and all it starts, and ignores SIGPIPE.
   // REQUIRES: no other thread runs yet.
-  SignalSet();
+  explicit SignalSet(std::vector<int> stop_signals);
 
   [[nodiscard]] int fd() const { return fd_.get(); }
   // The signals that have come, in order; never blocks.
   [[nodiscard]] std::vector<int> Read() const;
-
-  // "SIGTERM"
-  static const char* Name(int signal);
+  [[nodiscard]] bool IsStop(int signal) const;
 
  private:
+  std::vector<int> stop_signals_;
   UniqueFd fd_;
 };
 

@@ -16,6 +16,7 @@
 #include "absl/strings/str_cat.h"
 #include "agent/base/check.h"
 #include "agent/base/status_macros.h"
+#include "launcher/cli/values.h"
 
 namespace ddl::cli {
 namespace {
@@ -240,6 +241,11 @@ absl::StatusOr<Arguments> ScanArguments(const std::vector<std::string>& args,
 absl::Status BadValue(const RawValue& value, std::string_view why) {
   return absl::InvalidArgumentError(
       absl::StrCat(value.origin, "=", value.text, ": ", std::string(why)));
+}
+
+absl::StatusOr<bool> ReadSwitch(const Arguments& arguments, FlagId id) {
+  DDL_ASSIGN_OR_RETURN(const std::optional<bool> on, ReadFlag(arguments, id, ParseBool));
+  return on.value_or(false);
 }
 
 std::vector<std::string> UnknownPetVariables(const Environment& environment) {

@@ -63,6 +63,9 @@ auto ReadFlag(const Arguments& arguments, FlagId id, Parse parse)
   return std::optional<T>(*std::move(parsed));
 }
 
+// A switch; off when it was not given.
+absl::StatusOr<bool> ReadSwitch(const Arguments& arguments, FlagId id);
+
 // Variables named PET_something that no flag of a launch reads: most likely a slip.
 std::vector<std::string> UnknownPetVariables(const Environment& environment);
 

@@ -30,17 +30,25 @@ enum class FlagId : std::uint8_t {
   kMasterAddr,
   kMasterPort,
   kLocalAddr,
+  kWorkerStore,
   kModule,
   kNoPython,
   kRunPath,
   kRole,
+  kEnv,
+  kNumaBinding,
+  kVirtualLocalRank,
   kMaxRestarts,
   kShutdownTimeout,
+  kSignalsToHandle,
   kLogDir,
   kRedirects,
   kTee,
   kLocalRanksFilter,
   kLogLinePrefixTemplate,
+  kDuplicateStdoutFilters,
+  kDuplicateStderrFilters,
+  kEventLogHandler,
   kVerbose,
   kQuiet,
   kGlobalBatchSize,
@@ -51,22 +59,15 @@ enum class FlagId : std::uint8_t {
   kBaseBatchSize,
   kLrScaling,
   kWarmupSteps,
+  kPrintCompletion,
   kHelp,
   kVersion,
   // Taken for torchrun's sake; they change nothing here.
   kMonitorInterval,
   kStartMethod,
-  // Known names that this version does not have yet: only torchrun's default
-  // value is taken.
-  kDuplicateStdoutFilters,
-  kDuplicateStderrFilters,
-  kEventLogHandler,
   kExitBarrierTimeout,
+  // Known, and refused with the way to do it here.
   kLogsSpecs,
-  kNumaBinding,
-  kPrintCompletion,
-  kSignalsToHandle,
-  kVirtualLocalRank,
 };
 
 enum class FlagGroup : std::uint8_t {
@@ -78,7 +79,7 @@ enum class FlagGroup : std::uint8_t {
   kPlan,
   kOther,
   kIgnored,
-  kNotYet,
+  kRefused,
 };
 
 struct FlagSpec {
@@ -89,7 +90,6 @@ struct FlagSpec {
   char short_name;  // 0: none
   // What the help text calls the value; empty: a switch that takes none.
   std::string_view value_name;
-  // For kNotYet: torchrun's default, the one value that is accepted.
   std::string_view default_text;
   std::string_view help;
   // A second variable it can come from, of lower rank than PET_.

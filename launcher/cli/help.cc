@@ -71,8 +71,8 @@ std::string_view TitleOf(FlagGroup group) {
       return "Other";
     case FlagGroup::kIgnored:
       return "Taken, without effect here";
-    case FlagGroup::kNotYet:
-      return "torchrun's, not in this version";
+    case FlagGroup::kRefused:
+      return "torchrun's, refused with the way to do it here";
   }
   return "";
 }
@@ -123,7 +123,8 @@ std::string HelpText(Command command) {
     if (new_group && !is_coordinator) {
       absl::StrAppend(&text, std::string(TitleOf(flag.group)), ":\n");
     }
-    const bool by_name_only = flag.group == FlagGroup::kIgnored || flag.group == FlagGroup::kNotYet;
+    const bool by_name_only =
+        flag.group == FlagGroup::kIgnored || flag.group == FlagGroup::kRefused;
     if (!by_name_only) {
       absl::StrAppend(&text, FlagLine(flag));
     } else if (new_group) {

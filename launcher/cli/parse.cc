@@ -17,61 +17,17 @@
 #include "absl/strings/str_cat.h"
 #include "agent/base/status_macros.h"
 #include "launcher/cli/coordinator.h"
-#include "launcher/cli/devices.h"
 #include "launcher/cli/flags.h"
 #include "launcher/cli/help.h"
 #include "launcher/cli/meeting.h"
+#include "launcher/cli/output.h"
+#include "launcher/cli/supervision.h"
 #include "launcher/cli/token.h"
 #include "launcher/cli/values.h"
+#include "launcher/cli/worker_flags.h"
 
 namespace ddl::cli {
 namespace {
-
-constexpr char kNoLogFiles[] = "/dev/null";
-
-absl::StatusOr<std::string> ParseText(std::string_view text) {
-  return std::string(text);
-}
-
-absl::StatusOr<bool> ReadSwitch(const Arguments& arguments, FlagId id) {
-  DDL_ASSIGN_OR_RETURN(const std::optional<bool> on, ReadFlag(arguments, id, ParseBool));
-  return on.value_or(false);
-}
-
-// ---- workers ------------------------------------------------------------------
-
-// Turns cpu, gpu and auto into a number, and says which.
-absl::StatusOr<std::int32_t> CountWorkers(const RawValue& raw, const NprocRequest& request,
-                                          const Surroundings& surroundings, Notices& notices) {
-  using Kind = NprocRequest::Kind;
-  if (request.kind == Kind::kNumber) {
-    return request.number;
-  }
-  const std::int32_t gpus =
-      request.kind == Kind::kCpu ? 0 : CountGpus(surroundings.environment, surroundings.device_dir);
-  if (request.kind == Kind::kGpu && gpus == 0) {
-    return BadValue(raw, absl::StrCat("this node has no GPU (looked at CUDA_VISIBLE_DEVICES and ",
-                                      surroundings.device_dir, "/nvidia*); use cpu or a number"));
-  }
-  const std::int32_t number = gpus > 0 ? gpus : CountCpus();
-  notices.push_back(
-      {Notice::Level::kInfo,
-       absl::StrCat(raw.origin, "=", raw.text, ": ", number, number == 1 ? " worker" : " workers",
-                    ", one for each ", gpus > 0 ? "GPU" : "CPU")});
-  return number;
-}
-
-absl::Status ApplyWorkers(const Arguments& arguments, const Surroundings& surroundings,
-                          LaunchConfig& config, Notices& notices) {
-  DDL_ASSIGN_OR_RETURN(const std::optional<NprocRequest> request,
-                       ReadFlag(arguments, FlagId::kNprocPerNode, ParseNproc));
-  if (!request.has_value()) {
-    return absl::OkStatus();
-  }
-  DDL_ASSIGN_OR_RETURN(config.nproc, CountWorkers(*arguments.Find(FlagId::kNprocPerNode), *request,
-                                                  surroundings, notices));
-  return absl::OkStatus();
-}
 
 // ---- the token ----------------------------------------------------------------
 
@@ -84,98 +40,6 @@ absl::Status ApplyToken(const Arguments& arguments, const Surroundings& surround
   }
   DDL_ASSIGN_OR_RETURN(config.rdzv_token, ReadToken(arguments, surroundings.environment,
                                                     surroundings.places.cwd, notices));
-  return absl::OkStatus();
-}
-
-// ---- supervision --------------------------------------------------------------
-
-absl::StatusOr<std::string> ParseStartMethod(std::string_view text) {
-  if (text != "spawn" && text != "fork" && text != "forkserver") {
-    return absl::InvalidArgumentError("must be spawn, fork or forkserver");
-  }
-  return std::string(text);
-}
-
-absl::StatusOr<std::string> ParseRole(std::string_view text) {
-  const bool one_line = text.find_first_of("\r\n") == std::string_view::npos;
-  if (text.empty() || !one_line) {
-    return absl::InvalidArgumentError("must be a name");
-  }
-  return std::string(text);
-}
-
-absl::Status ApplySupervision(const Arguments& arguments, LaunchConfig& config, Notices& notices) {
-  DDL_ASSIGN_OR_RETURN(const std::optional<std::int64_t> restarts,
-                       ReadFlag(arguments, FlagId::kMaxRestarts, [](std::string_view text) {
-                         return ParseInteger(text, 0, std::numeric_limits<std::int32_t>::max());
-                       }));
-  DDL_ASSIGN_OR_RETURN(const std::optional<Duration> shutdown,
-                       ReadFlag(arguments, FlagId::kShutdownTimeout, [](std::string_view text) {
-                         return ParseSeconds(text, Zero::kAllowed);
-                       }));
-  DDL_ASSIGN_OR_RETURN(const std::optional<std::string> role,
-                       ReadFlag(arguments, FlagId::kRole, ParseRole));
-  config.max_restarts = static_cast<std::int32_t>(restarts.value_or(config.max_restarts));
-  config.shutdown_timeout = shutdown.value_or(config.shutdown_timeout);
-  config.role = role.value_or(config.role);
-
-  DDL_RETURN_IF_ERROR(ReadFlag(arguments, FlagId::kMonitorInterval, [](std::string_view text) {
-                        return ParseSeconds(text, Zero::kRefused);
-                      }).status());
-  DDL_RETURN_IF_ERROR(ReadFlag(arguments, FlagId::kStartMethod, ParseStartMethod).status());
-  for (const FlagId id : {FlagId::kMonitorInterval, FlagId::kStartMethod}) {
-    if (const RawValue* const raw = arguments.Find(id); raw != nullptr) {
-      notices.push_back({Notice::Level::kDebug, absl::StrCat(raw->origin, " has no effect: ",
-                                                             std::string(Flag(id).help))});
-    }
-  }
-  return absl::OkStatus();
-}
-
-// ---- output -------------------------------------------------------------------
-
-absl::Status ApplyLogDir(const Arguments& arguments, const Surroundings& surroundings,
-                         LaunchConfig& config) {
-  const RawValue* const raw = arguments.Find(FlagId::kLogDir);
-  if (raw == nullptr || raw->text.empty()) {
-    return absl::OkStatus();
-  }
-  config.log_dir = (std::filesystem::path(surroundings.places.cwd) / raw->text).string();
-  std::error_code error;
-  const bool is_file = std::filesystem::exists(config.log_dir, error) &&
-                       !std::filesystem::is_directory(config.log_dir, error);
-  if (is_file && config.log_dir != kNoLogFiles) {
-    return BadValue(*raw, "a file is there; give a directory, or /dev/null for no files");
-  }
-  return absl::OkStatus();
-}
-
-absl::Status ApplyOutput(const Arguments& arguments, const Surroundings& surroundings,
-                         LaunchConfig& config, Notices& notices) {
-  DDL_RETURN_IF_ERROR(ApplyLogDir(arguments, surroundings, config));
-  DDL_ASSIGN_OR_RETURN(const std::optional<StreamMap> redirects,
-                       ReadFlag(arguments, FlagId::kRedirects, ParseStreamMap));
-  DDL_ASSIGN_OR_RETURN(const std::optional<StreamMap> tee,
-                       ReadFlag(arguments, FlagId::kTee, ParseStreamMap));
-  DDL_ASSIGN_OR_RETURN(const std::optional<std::set<std::int32_t>> filter,
-                       ReadFlag(arguments, FlagId::kLocalRanksFilter, ParseRankSet));
-  DDL_ASSIGN_OR_RETURN(const std::optional<std::string> prefix,
-                       ReadFlag(arguments, FlagId::kLogLinePrefixTemplate, ParseText));
-  DDL_ASSIGN_OR_RETURN(config.verbose, ReadSwitch(arguments, FlagId::kVerbose));
-  DDL_ASSIGN_OR_RETURN(config.quiet, ReadSwitch(arguments, FlagId::kQuiet));
-  config.redirects = redirects.value_or(config.redirects);
-  config.tee = tee.value_or(config.tee);
-  config.local_ranks_filter = filter.value_or(config.local_ranks_filter);
-  config.log_line_prefix_template = prefix.value_or("");
-  if (config.verbose && config.quiet) {
-    return absl::InvalidArgumentError("--verbose and --quiet contradict each other");
-  }
-  if (filter.has_value() && *filter->begin() >= config.nproc) {
-    notices.push_back({Notice::Level::kWarning,
-                       absl::StrCat("--local-ranks-filter shows no worker of this node: its local "
-                                    "ranks are 0 to ",
-                                    config.nproc - 1)});
-  }
   return absl::OkStatus();
 }
 
@@ -235,32 +99,16 @@ absl::Status CheckPlan(const LaunchConfig& config) {
   return plan::Solve(request, config.nproc).status();
 }
 
-// ---- flags of later versions ----------------------------------------------------
+// ---- what cannot be ---------------------------------------------------------------
 
-bool IsTorchrunsDefault(const FlagSpec& flag, const RawValue& raw) {
-  if (!flag.takes_value()) {
-    const absl::StatusOr<bool> on = ParseBool(raw.text);
-    return on.ok() && !*on;
-  }
-  const absl::StatusOr<double> number = ParseNumber(raw.text, Zero::kAllowed);
-  const absl::StatusOr<double> usual = ParseNumber(flag.default_text, Zero::kAllowed);
-  return raw.text == flag.default_text || (number.ok() && usual.ok() && *number == *usual);
-}
-
-absl::Status RefuseFlagsOfLaterVersions(const Arguments& arguments) {
-  for (const FlagSpec& flag : AllFlags()) {
-    const RawValue* const raw =
-        flag.group == FlagGroup::kNotYet ? arguments.Find(flag.id) : nullptr;
-    if (raw != nullptr && !IsTorchrunsDefault(flag, *raw)) {
-      const std::string given =
-          flag.takes_value() ? absl::StrCat(raw->origin, "=", raw->text) : raw->origin;
-      return absl::InvalidArgumentError(absl::StrCat(
-          given, ": this version of ddlaunch does not have it yet; leave it out",
-          flag.default_text.empty() ? ""
-                                    : absl::StrCat(" (or ", std::string(flag.default_text), ")")));
-    }
-  }
-  return absl::OkStatus();
+absl::Status RefuseLogsSpecs(const Arguments& arguments) {
+  const RawValue* const raw = arguments.Find(FlagId::kLogsSpecs);
+  return raw == nullptr || raw->text.empty()
+             ? absl::OkStatus()
+             : BadValue(*raw,
+                        "a plug-in in Python cannot be loaded here; say where output goes by "
+                        "--log-dir, --redirects, --tee, --local-ranks-filter, "
+                        "--log-line-prefix-template and --duplicate-stdout-filters");
 }
 
 // ---- the program ----------------------------------------------------------------
@@ -355,12 +203,13 @@ absl::StatusOr<ParseResult> ParseCommandLine(const std::vector<std::string>& arg
   }
   LaunchCommand command;
   LaunchConfig& config = command.config;
-  DDL_RETURN_IF_ERROR(RefuseFlagsOfLaterVersions(arguments));
-  DDL_RETURN_IF_ERROR(ApplyWorkers(arguments, surroundings, config, command.notices));
+  DDL_RETURN_IF_ERROR(RefuseLogsSpecs(arguments));
+  DDL_RETURN_IF_ERROR(ApplyWorkerFlags(arguments, surroundings, config, command.notices));
   DDL_RETURN_IF_ERROR(ApplyMeetingFlags(arguments, config, command.notices));
   DDL_RETURN_IF_ERROR(ApplyToken(arguments, surroundings, config, command.notices));
-  DDL_RETURN_IF_ERROR(ApplySupervision(arguments, config, command.notices));
-  DDL_RETURN_IF_ERROR(ApplyOutput(arguments, surroundings, config, command.notices));
+  DDL_RETURN_IF_ERROR(ApplySupervisionFlags(arguments, config, command.notices));
+  DDL_RETURN_IF_ERROR(
+      ApplyOutputFlags(arguments, surroundings.places.cwd, config, command.notices));
   DDL_RETURN_IF_ERROR(ReadPlan(arguments, config.plan));
   DDL_RETURN_IF_ERROR(CheckPlan(config));
   DDL_RETURN_IF_ERROR(ApplyProgram(arguments, surroundings, config, command.notices));
@@ -372,23 +221,6 @@ absl::StatusOr<ParseResult> ParseCommandLine(int argc, const char* const* argv,
                                              const Surroundings& surroundings) {
   const std::vector<std::string> args(argv + std::min(argc, 1), argv + argc);
   return ParseCommandLine(args, surroundings);
-}
-
-absl::Status MakeLogDirectory(const LaunchConfig& config) {
-  if (config.log_dir.empty() || config.log_dir == kNoLogFiles) {
-    return absl::OkStatus();
-  }
-  std::error_code error;
-  std::filesystem::create_directories(config.log_dir, error);
-  const bool is_full = error == std::errc::no_space_on_device;
-  if (!error && ::access(config.log_dir.c_str(), W_OK | X_OK) != 0) {
-    error.assign(errno, std::generic_category());
-  }
-  if (error && !is_full) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "--log-dir=", config.log_dir, ": no files can be made there: ", error.message()));
-  }
-  return absl::OkStatus();
 }
 
 }  // namespace ddl::cli

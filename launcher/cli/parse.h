@@ -59,12 +59,6 @@ absl::StatusOr<ParseResult> ParseCommandLine(const std::vector<std::string>& arg
 absl::StatusOr<ParseResult> ParseCommandLine(int argc, const char* const* argv,
                                              const Surroundings& surroundings);
 
-// Makes --log-dir, if one was given: the one thing of a command line that is done
-// and not only read, before anything starts. A disk that is full is no error here:
-// it is warned of later, and training goes on. INVALID_ARGUMENT: no files can be
-// made there.
-absl::Status MakeLogDirectory(const LaunchConfig& config);
-
 }  // namespace ddl::cli
 
 #endif  // DDLAUNCH_LAUNCHER_CLI_PARSE_H_

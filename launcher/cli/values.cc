@@ -7,6 +7,7 @@
 #include <charconv>
 #include <chrono>
 #include <cmath>
+#include <csignal>
 #include <limits>
 #include <optional>
 #include <system_error>
@@ -257,6 +258,90 @@ absl::StatusOr<std::set<std::int32_t>> ParseRankSet(std::string_view text) {
     ranks.insert(static_cast<std::int32_t>(*rank));
   }
   return ranks;
+}
+
+absl::StatusOr<Frameworks> ParseFrameworks(std::string_view text) {
+  Frameworks frameworks{.torch = false};
+  for (const std::string_view name : Split(text, ',')) {
+    if (name == "torch") {
+      frameworks.torch = true;
+    } else if (name == "tensorflow") {
+      frameworks.tensorflow = true;
+    } else if (name == "jax") {
+      frameworks.jax = true;
+    } else if (name == "mpi") {
+      frameworks.mpi = true;
+    } else {
+      return MustBe("of torch, tensorflow, jax and mpi, with commas between them");
+    }
+  }
+  return frameworks;
+}
+
+absl::StatusOr<NumaBinding> ParseNumaBinding(std::string_view text) {
+  if (text == "none") {
+    return NumaBinding::kNone;
+  }
+  if (text == "node") {
+    return NumaBinding::kNode;
+  }
+  if (text == "socket") {
+    return NumaBinding::kSocket;
+  }
+  if (text == "exclusive") {
+    return NumaBinding::kExclusive;
+  }
+  if (text == "core-complex") {
+    return NumaBinding::kCoreComplex;
+  }
+  return MustBe("none, node, socket, exclusive or core-complex");
+}
+
+absl::StatusOr<std::vector<int>> ParseSignals(std::string_view text) {
+  struct Named {
+    std::string_view name;
+    int signal;
+  };
+  constexpr std::array<Named, 9> kSignals = {{{"TERM", SIGTERM},
+                                              {"INT", SIGINT},
+                                              {"HUP", SIGHUP},
+                                              {"QUIT", SIGQUIT},
+                                              {"USR1", SIGUSR1},
+                                              {"USR2", SIGUSR2},
+                                              {"ALRM", SIGALRM},
+                                              {"XCPU", SIGXCPU},
+                                              {"PWR", SIGPWR}}};
+  std::vector<int> signals;
+  for (const std::string_view given : Split(text, ',')) {
+    const std::string lower = LowerCase(given);
+    const std::string_view name = std::string_view(lower).substr(lower.starts_with("sig") ? 3 : 0);
+    const auto* const it =
+        std::find_if(kSignals.begin(), kSignals.end(),
+                     [name](const Named& signal) { return LowerCase(signal.name) == name; });
+    if (it == kSignals.end()) {
+      return MustBe(
+          "names of signals with commas between them, of SIGTERM, SIGINT, SIGHUP, SIGQUIT, "
+          "SIGUSR1, SIGUSR2, SIGALRM, SIGXCPU and SIGPWR");
+    }
+    signals.push_back(it->signal);
+  }
+  return signals;
+}
+
+absl::StatusOr<std::vector<std::string>> ParseTexts(std::string_view text) {
+  std::vector<std::string> texts(1);
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    if (text[i] != ',') {
+      texts.back() += text[i];
+    } else if (i + 1 < text.size() && text[i + 1] == ',') {
+      texts.back() += ',';
+      ++i;
+    } else {
+      texts.emplace_back();
+    }
+  }
+  texts.erase(std::remove(texts.begin(), texts.end(), std::string()), texts.end());
+  return texts;
 }
 
 absl::StatusOr<std::map<std::string, std::string>> ParseKeyValues(std::string_view text) {

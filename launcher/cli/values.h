@@ -10,6 +10,7 @@
 #include <set>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "agent/base/clock.h"
@@ -64,6 +65,17 @@ absl::StatusOr<StreamMap> ParseStreamMap(std::string_view text);
 
 // "0,2,5".
 absl::StatusOr<std::set<std::int32_t>> ParseRankSet(std::string_view text);
+
+// "torch,jax": exactly these.
+absl::StatusOr<Frameworks> ParseFrameworks(std::string_view text);
+// none, node, socket, exclusive or core-complex.
+absl::StatusOr<NumaBinding> ParseNumaBinding(std::string_view text);
+// "SIGTERM,SIGUSR1", also without SIG and in any case: signals that can be
+// waited for and are meant to say something to a program.
+absl::StatusOr<std::vector<int>> ParseSignals(std::string_view text);
+// "a,b": texts with commas between them; ",," is a comma inside one. Empty ones
+// are left out.
+absl::StatusOr<std::vector<std::string>> ParseTexts(std::string_view text);
 
 // "k=v,k=v"; a key without a value, or twice, is an error.
 absl::StatusOr<std::map<std::string, std::string>> ParseKeyValues(std::string_view text);

@@ -98,6 +98,17 @@ class StopTest(E2eTest):
         self.assertEqual(job.wait().returncode, 0, job.stderr)
         self.assertTrue(os.path.exists(self.path("usr1-0")) and os.path.exists(self.path("usr1-1")))
 
+    def test_signals_to_handle_stop_and_the_others_are_passed_on(self):
+        body = ("trap 'touch \"$1/int-$RANK\"' INT\n"
+                'touch "$1/up-$RANK"\nwhile :; do sleep 0.05; done\n')
+        job = self.started("--signals-to-handle=SIGTERM,SIGUSR1", body=body)
+        job.process.send_signal(signal.SIGINT)
+        for rank in range(2):
+            wait_until(lambda: os.path.exists(self.path(f"int-{rank}")), f"rank {rank} got it")
+        job.process.send_signal(signal.SIGUSR1)
+        self.assertEqual(job.wait().returncode, 128 + signal.SIGUSR1, job.stderr)
+        self.assert_nothing_left()
+
     def test_hangup_is_ignored_under_nohup_and_stops_otherwise(self):
         ignore = lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN)
         job = self.started(preexec_fn=ignore)

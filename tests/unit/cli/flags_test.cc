@@ -68,7 +68,7 @@ TEST(Help, Texts_NameTheFlagsOfTheirCommandAndFitAScreenAndAHalf) {
         EXPECT_THAT(text, HasSubstr("--" + std::string(flag.name)));
       }
     }
-    constexpr std::ptrdiff_t kMaxLines = 70;
+    constexpr std::ptrdiff_t kMaxLines = 80;
     EXPECT_LE(std::count(text.begin(), text.end(), '\n'), kMaxLines);
   }
   EXPECT_THAT(HelpText(Command::kLaunch), HasSubstr("ddlaunch coordinator --listen"));

@@ -207,25 +207,69 @@ TEST_F(ParseLine, BadPlanValues_NameTheFlag) {
   EXPECT_THAT(UsageError({"--warmup-steps=-1"}), HasSubstr("--warmup-steps=-1"));
 }
 
-// ---- later versions, slips ----------------------------------------------------------
+// ---- workers: variables, binding -----------------------------------------------------
 
-TEST_F(ParseLine, FlagsOfLaterVersions_AreRefusedUnlessTheyAskForTheDefault) {
-  for (const char* const flag :
-       {"--numa-binding=node", "--virtual-local-rank", "--duplicate-stdout-filters=x",
-        "--event-log-handler=console", "--logs-specs=x", "--signals-to-handle=SIGTERM",
-        "--exit-barrier-timeout=1", "--print-completion=bash"}) {
-    EXPECT_THAT(UsageError({flag}), AllOf(HasSubstr(flag), HasSubstr("does not have it yet")));
-  }
-  Launch({"--numa-binding=none", "--duplicate-stderr-filters=", "--event-log-handler=null",
-          "--signals-to-handle=SIGTERM,SIGINT,SIGHUP,SIGQUIT", "--exit-barrier-timeout=300.0"});
+TEST_F(ParseLine, Env_IsExactlyTheNamedFrameworks) {
+  EXPECT_TRUE(Launch({}).config.frameworks.torch);
+  const Frameworks frameworks = Launch({"--env=jax,mpi"}).config.frameworks;
+  EXPECT_FALSE(frameworks.torch);
+  EXPECT_FALSE(frameworks.tensorflow);
+  EXPECT_TRUE(frameworks.jax);
+  EXPECT_TRUE(frameworks.mpi);
+  EXPECT_THAT(UsageError({"--env=torch,theano"}),
+              HasSubstr("--env=torch,theano: must be of torch, tensorflow, jax and mpi"));
 }
 
-TEST_F(ParseLine, SwitchOfALaterVersion_MayBeOffInTheEnvironment) {
-  around_.environment["PET_VIRTUAL_LOCAL_RANK"] = "0";
-  Launch({});
+TEST_F(ParseLine, NumaBinding_IsOneOfTorchrunsKinds) {
+  EXPECT_EQ(Launch({}).config.numa_binding, NumaBinding::kNone);
+  EXPECT_EQ(Launch({"--numa_binding=core-complex"}).config.numa_binding, NumaBinding::kCoreComplex);
+  EXPECT_THAT(UsageError({"--numa-binding=numa"}), HasSubstr("must be none, node, socket"));
+}
+
+TEST_F(ParseLine, Switches_ComeFromTheEnvironmentToo) {
   around_.environment["PET_VIRTUAL_LOCAL_RANK"] = "1";
-  EXPECT_THAT(UsageError({}), HasSubstr("PET_VIRTUAL_LOCAL_RANK"));
+  around_.environment["TORCH_DISABLE_SHARE_RDZV_TCP_STORE"] = "1";
+  const LaunchConfig config = Launch({}).config;
+  EXPECT_TRUE(config.virtual_local_rank);
+  EXPECT_TRUE(config.worker_store);
+  around_.environment["PET_VIRTUAL_LOCAL_RANK"] = "0";
+  EXPECT_FALSE(Launch({}).config.virtual_local_rank);
 }
+
+// ---- torchrun's others ----------------------------------------------------------------
+
+TEST_F(ParseLine, SignalsToHandle_AreReadByName) {
+  EXPECT_THAT(Launch({"--signals-to-handle=SIGTERM,usr1"}).config.stop_signals,
+              ElementsAre(SIGTERM, SIGUSR1));
+  EXPECT_THAT(Launch({}).config.stop_signals, ElementsAre(SIGTERM, SIGINT, SIGHUP, SIGQUIT));
+  EXPECT_THAT(UsageError({"--signals-to-handle=SIGKILL"}),
+              HasSubstr("--signals-to-handle=SIGKILL"));
+}
+
+TEST_F(ParseLine, DuplicateFilters_AreTexts) {
+  const LaunchConfig config =
+      Launch({"--duplicate-stdout-filters=loss,a,,b", "--duplicate-stderr-filters="}).config;
+  EXPECT_THAT(config.duplicate_stdout_filters, ElementsAre("loss", "a,b"));
+  EXPECT_THAT(config.duplicate_stderr_filters, ElementsAre());
+}
+
+TEST_F(ParseLine, EventLogHandler_IsNullOrConsole) {
+  EXPECT_TRUE(Launch({"--event-log-handler=console"}).config.event_log);
+  EXPECT_FALSE(Launch({"--event-log-handler=null"}).config.event_log);
+  EXPECT_THAT(UsageError({"--event-log-handler=file"}), HasSubstr("must be null"));
+}
+
+TEST_F(ParseLine, ExitBarrierTimeout_IsCheckedAndHasNoEffect) {
+  Launch({"--exit-barrier-timeout=300.0"});
+  EXPECT_THAT(UsageError({"--exit-barrier-timeout=-1"}), HasSubstr("--exit-barrier-timeout=-1"));
+}
+
+TEST_F(ParseLine, LogsSpecs_AreRefusedWithTheWayToDoIt) {
+  EXPECT_THAT(UsageError({"--logs-specs=mine"}),
+              AllOf(HasSubstr("--logs-specs=mine"), HasSubstr("--log-dir")));
+}
+
+// ---- slips ------------------------------------------------------------------------------
 
 TEST_F(ParseLine, UnknownFlag_RunsNothing) {
   EXPECT_THAT(UsageError({"--max-restart-count=1"}), HasSubstr("no such flag"));
