@@ -283,6 +283,7 @@ void Node::FlushConsole() {
 }
 
 int Node::Leave() {
+  TellOfEnd();
   if (result_->root_cause.has_value()) {
     log::Raw(FormatFailureReport({config_.program_name, *result_->root_cause, failures_}));
   } else if (!result_->text.empty()) {

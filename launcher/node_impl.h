@@ -24,6 +24,7 @@
 #include "launcher/net/meeting_place.h"
 #include "launcher/net/port_reservation.h"
 #include "launcher/signals.h"
+#include "launcher/worker/event_log.h"
 #include "launcher/worker/supervisor.h"
 #include "launcher/worker/worker_group.h"
 
@@ -32,7 +33,11 @@ namespace ddl {
 class Node {
  public:
   Node(const LaunchConfig& config, std::unique_ptr<Supervisor> supervisor, const SignalSet& signals)
-      : config_(config), signals_(signals), host_(HostName()), supervisor_(std::move(supervisor)) {}
+      : config_(config), signals_(signals), host_(HostName()), supervisor_(std::move(supervisor)) {
+    if (config_.event_log) {
+      events_.emplace(config_, host_, MonotonicNow());
+    }
+  }
 
   int Run();
 
@@ -88,6 +93,10 @@ class Node {
   // when neither the user's stop nor a cause it was told of says better.
   void LosePlace(int exit_code, std::string text);
   void SayProgress() const;
+  // Events for whoever watches, if they were asked for (--event-log-handler).
+  void TellOfStart(const RoundInfo& info);
+  void TellOfExit(EventState state, const WorkerExit& exit) const;
+  void TellOfEnd() const;
   void RemindOfWaiting(Instant now);
   void SayChange(const core::RoundStart& message) const;
   [[nodiscard]] bool done() const;
@@ -122,6 +131,8 @@ class Node {
   std::optional<Instant> leave_without_result_at_;
   std::optional<core::WorkerFailure> told_cause_;  // of a round that is not restarted
   std::optional<Result> result_;
+  std::optional<EventLog> events_;
+  Instant gathering_since_ = MonotonicNow();  // for the next round
 };
 
 }  // namespace ddl

@@ -19,6 +19,10 @@ constexpr Duration kFirstReminder = std::chrono::seconds(30);
 // What a worker wrote may be read so much later, on a loaded machine.
 constexpr Duration kReadingDelay = std::chrono::milliseconds(250);
 
+Moment MomentNow() {
+  return {MonotonicNow(), std::time(nullptr)};
+}
+
 }  // namespace
 
 void Node::Report(core::Event outcome) {
@@ -71,6 +75,7 @@ void Node::On(const core::RoundStart& message) {
     log::Info(
         absl::StrCat("plan: ", plan::Describe(*info.plan), " [", plan::Hash(*info.plan), "]"));
   }
+  TellOfStart(info);
   group_was_running_ = true;
   if (const absl::Status status = group_->Start(info); !status.ok()) {
     WorkerExit exit;
@@ -91,6 +96,7 @@ bool Node::FailedBeforeTheStop(const WorkerExit& exit) const {
 
 void Node::OnWorkerExit(const WorkerExit& exit) {
   if (FailedBeforeTheStop(exit)) {
+    TellOfExit(EventState::kFailed, exit);
     core::WorkerFailure failure = ToFailure(exit, host_);
     if (std::exchange(failure.term_signal, 0) != 0) {
       failure.exit_code = kExitFailure;  // as it would have ended without our signal
@@ -106,6 +112,10 @@ void Node::OnWorkerExit(const WorkerExit& exit) {
       exit.ok() && state_ == State::kRunning && stop_signal_ == 0
           ? gateway_->open_group(exit.local_rank)
           : std::nullopt;
+  TellOfExit(by_us       ? EventState::kTerminated
+             : exit.ok() ? EventState::kSucceeded
+                         : EventState::kFailed,
+             exit);
   if ((exit.ok() && !left_group.has_value()) || by_us) {
     return;
   }
@@ -126,6 +136,7 @@ void Node::OnWorkerExit(const WorkerExit& exit) {
 }
 
 void Node::OnGroupIdle() {
+  gathering_since_ = MonotonicNow();
   if (state_ == State::kRunning && group_->lease_passed()) {
     log::Warn(
         "the workers were killed: this ddlaunch stood still, or was cut off from the coordinator, "
@@ -261,6 +272,37 @@ void Node::SayProgress() const {
   if (const auto progress = gateway_->progress(0); progress.has_value()) {
     log::Info(absl::StrCat("local rank 0 had reported step ", progress->step));
   }
+}
+
+void Node::TellOfStart(const RoundInfo& info) {
+  if (!events_.has_value()) {
+    return;
+  }
+  events_->SetRound(info);
+  const Moment now = MomentNow();
+  std::string lines =
+      events_->OfAgent(EventState::kRendezvous, now.instant - gathering_since_, "", now);
+  for (std::int32_t local_rank = 0; local_rank < info.nproc; ++local_rank) {
+    lines += events_->OfStart(local_rank, now);
+  }
+  log::Raw(lines);
+}
+
+void Node::TellOfExit(EventState state, const WorkerExit& exit) const {
+  if (events_.has_value()) {
+    log::Raw(events_->OfExit(state, exit, MomentNow()));
+  }
+}
+
+void Node::TellOfEnd() const {
+  if (!events_.has_value()) {
+    return;
+  }
+  const bool has_words =
+      result_->root_cause.has_value() && !result_->root_cause->error_text.empty();
+  log::Raw(events_->OfAgent(
+      result_->exit_code == 0 ? EventState::kSucceeded : EventState::kFailed, std::nullopt,
+      has_words ? result_->root_cause->error_text : result_->text, MomentNow()));
 }
 
 }  // namespace ddl

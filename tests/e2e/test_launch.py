@@ -158,6 +158,19 @@ class LaunchTest(E2eTest):
         self.assertEqual(job.returncode, 1)
         self.assert_one_line_error(job, "process")
 
+    def test_events_are_json_lines_when_asked_for(self):
+        script = self.script("fails.sh", '[ "$RANK" = 0 ] || exit 3\nsleep 600\n')
+        job = self.launch("--nproc_per_node=2", "--event-log-handler=console", "--quiet", script)
+        self.assertEqual(job.returncode, 3)
+        events = [json.loads(line) for line in job.stderr.splitlines() if line.startswith("{")]
+        self.assertEqual(
+            [(event["source"], event["metadata"]["state"], event["metadata"]["global_rank"])
+             for event in events],
+            [("AGENT", "RENDEZVOUS", None), ("WORKER", "START", 0), ("WORKER", "START", 1),
+             ("WORKER", "FAILED", 1), ("WORKER", "TERMINATED", 0), ("AGENT", "FAILED", None)])
+        silent = self.launch("--nproc_per_node=2", script)
+        self.assertNotIn("torchelastic", silent.stderr)
+
     def test_unusable_log_dir_is_refused_before_anything_starts(self):
         self.refused(2, ["--log-dir=/proc/no-such-place", "-r", "3"], "--log-dir", "/proc/no-such-place")
 
