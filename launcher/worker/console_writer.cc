@@ -165,13 +165,16 @@ bool ConsoleWriter::Write(std::string_view bytes, bool force) {
     shared_->room_wanted = true;
     return false;
   }
+  const bool may_sleep = shared_->waiting.empty();
   shared_->waiting.append(bytes);
   if (!shared_->thread_runs) {
     shared_->thread_runs = true;
     const BlockAllSignals for_the_thread;
     std::thread([shared = shared_] { shared->Run(); }).detach();
   }
-  shared_->work.notify_one();
+  if (may_sleep) {
+    shared_->work.notify_one();
+  }
   return true;
 }
 

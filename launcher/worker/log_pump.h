@@ -21,6 +21,7 @@
 
 #include "agent/base/clock.h"
 #include "agent/base/unique_fd.h"
+#include "launcher/worker/filtered_lines.h"
 #include "launcher/worker/supervisor_protocol.h"
 
 namespace ddl {
@@ -39,6 +40,8 @@ struct StreamSpec {
   bool raw = false;  // see LineStyle
   UniqueFd file;     // invalid: none
   std::string file_path;
+  std::shared_ptr<FilteredFile> filtered;  // null: none
+  std::string filtered_prefix;
 };
 
 // A worker's output up to its exit is read.
