@@ -16,13 +16,15 @@
 #include "absl/strings/str_cat.h"
 #include "agent/base/status_macros.h"
 #include "launcher/cli/values.h"
+#include "launcher/worker/prefix_template.h"
 
 namespace ddl::cli {
 namespace {
 
 constexpr char kNoLogFiles[] = "/dev/null";
 
-absl::StatusOr<std::string> ParseText(std::string_view text) {
+absl::StatusOr<std::string> ParsePrefix(std::string_view text) {
+  DDL_RETURN_IF_ERROR(CheckPrefixTemplate(text));
   return std::string(text);
 }
 
@@ -48,6 +50,21 @@ absl::Status ApplyLogDir(const Arguments& arguments, const std::string& cwd, Lau
   return absl::OkStatus();
 }
 
+// Nodes may have different numbers of workers and yet the same command, so this
+// is no error.
+void NoticeRanksElsewhere(const StreamMap& map, const char* flag, std::int32_t nproc,
+                          Notices& notices) {
+  if (map.by_local_rank.empty() || map.by_local_rank.rbegin()->first < nproc) {
+    return;
+  }
+  notices.push_back(
+      {Notice::Level::kWarning,
+       absl::StrCat(flag, " names local rank ", map.by_local_rank.rbegin()->first,
+                    "; this node has ", nproc,
+                    nproc == 1 ? " worker, local rank 0"
+                               : absl::StrCat(" workers, local ranks 0 to ", nproc - 1))});
+}
+
 }  // namespace
 
 absl::Status ApplyOutputFlags(const Arguments& arguments, const std::string& cwd,
@@ -60,7 +77,7 @@ absl::Status ApplyOutputFlags(const Arguments& arguments, const std::string& cwd
   DDL_ASSIGN_OR_RETURN(const std::optional<std::set<std::int32_t>> filter,
                        ReadFlag(arguments, FlagId::kLocalRanksFilter, ParseRankSet));
   DDL_ASSIGN_OR_RETURN(const std::optional<std::string> prefix,
-                       ReadFlag(arguments, FlagId::kLogLinePrefixTemplate, ParseText));
+                       ReadFlag(arguments, FlagId::kLogLinePrefixTemplate, ParsePrefix));
   DDL_ASSIGN_OR_RETURN(const std::optional<std::vector<std::string>> stdout_filters,
                        ReadFlag(arguments, FlagId::kDuplicateStdoutFilters, ParseTexts));
   DDL_ASSIGN_OR_RETURN(const std::optional<std::vector<std::string>> stderr_filters,
@@ -84,6 +101,15 @@ absl::Status ApplyOutputFlags(const Arguments& arguments, const std::string& cwd
                        absl::StrCat("--local-ranks-filter shows no worker of this node: its local "
                                     "ranks are 0 to ",
                                     config.nproc - 1)});
+  }
+  NoticeRanksElsewhere(config.redirects, "--redirects", config.nproc, notices);
+  NoticeRanksElsewhere(config.tee, "--tee", config.nproc, notices);
+  const bool filters =
+      !config.duplicate_stdout_filters.empty() || !config.duplicate_stderr_filters.empty();
+  if (filters && config.log_dir == kNoLogFiles) {
+    notices.push_back({Notice::Level::kWarning,
+                       "--log-dir=/dev/null: no log files, so also no filtered_stdout.log and "
+                       "filtered_stderr.log"});
   }
   return absl::OkStatus();
 }

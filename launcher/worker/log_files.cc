@@ -90,7 +90,9 @@ int MakeDirectories(const std::string& path) {
 }  // namespace
 
 absl::Status LogFiles::MakeJobDirectory(const std::string& job_id) {
-  const bool files_wanted = AnyFile(config_.redirects) || AnyFile(config_.tee);
+  const bool files_wanted = AnyFile(config_.redirects) || AnyFile(config_.tee) ||
+                            !config_.duplicate_stdout_filters.empty() ||
+                            !config_.duplicate_stderr_filters.empty();
   const bool off = config_.log_dir == kNoFiles;
   kept_ = !off && (files_wanted || !config_.log_dir.empty());
   if (kept_ && !config_.log_dir.empty()) {
@@ -142,7 +144,27 @@ absl::Status LogFiles::StartAttempt(const std::string& job_id, std::int32_t rest
   if (::access(attempt_directory_.c_str(), F_OK) == 0) {
     attempt_directory_ += "_round_" + std::to_string(round);
   }
+  DDL_ASSIGN_OR_RETURN(filtered_stdout_,
+                       OpenFiltered("filtered_stdout.log", config_.duplicate_stdout_filters));
+  DDL_ASSIGN_OR_RETURN(filtered_stderr_,
+                       OpenFiltered("filtered_stderr.log", config_.duplicate_stderr_filters));
   return absl::OkStatus();
+}
+
+absl::StatusOr<std::shared_ptr<FilteredFile>> LogFiles::OpenFiltered(
+    const std::string& name, const std::vector<std::string>& filters) {
+  if (filters.empty()) {
+    return nullptr;
+  }
+  if (const int error = MakeDirectories(attempt_directory_); error != 0) {
+    return DiskFull(error) ? absl::StatusOr<std::shared_ptr<FilteredFile>>(nullptr)
+                           : DirectoryError(attempt_directory_, error);
+  }
+  auto file = std::make_shared<FilteredFile>();
+  file->path = attempt_directory_ + "/" + name;
+  file->filters = filters;
+  DDL_ASSIGN_OR_RETURN(file->fd, OpenOne(file->path));
+  return file;
 }
 
 absl::StatusOr<WorkerFiles> LogFiles::Open(std::int32_t local_rank) {
@@ -152,6 +174,8 @@ absl::StatusOr<WorkerFiles> LogFiles::Open(std::int32_t local_rank) {
     files.error_file = attempt_directory_ + "_rank_" + rank + "_error.json";
     return files;
   }
+  files.filtered_stdout = filtered_stdout_;
+  files.filtered_stderr = filtered_stderr_;
   const std::string directory = attempt_directory_ + "/" + rank;
   files.error_file = directory + "/error.json";
   if (const int error = MakeDirectories(directory); error != 0) {
@@ -183,7 +207,7 @@ absl::StatusOr<UniqueFd> LogFiles::OpenOne(const std::string& path) {
   const int error = errno;
   const std::string text = ErrnoText("cannot open the log file " + path, error);
   if (DiskFull(error)) {
-    warnings_.push_back(text + "; the worker runs without it");
+    warnings_.push_back(text + "; the workers run without it");
     return fd;
   }
   if (error == EMFILE || error == ENFILE) {

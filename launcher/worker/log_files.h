@@ -1,9 +1,11 @@
 // Where the workers' files are: log_dir/<job id>_<random>/attempt_<n>/<local
-// rank>/{stdout.log,stderr.log,error.json}. Not thread safe.
+// rank>/{stdout.log,stderr.log,error.json}, and beside the local ranks
+// filtered_stdout.log and filtered_stderr.log. Not thread safe.
 #ifndef DDLAUNCH_LAUNCHER_WORKER_LOG_FILES_H_
 #define DDLAUNCH_LAUNCHER_WORKER_LOG_FILES_H_
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -11,6 +13,7 @@
 #include "absl/status/statusor.h"
 #include "agent/base/unique_fd.h"
 #include "launcher/launch_config.h"
+#include "launcher/worker/filtered_lines.h"
 
 namespace ddl {
 
@@ -19,6 +22,9 @@ struct WorkerFiles {
   UniqueFd stderr_file;
   std::string stdout_path;
   std::string stderr_path;
+  // Shared by all workers of the attempt; null: nothing is filtered.
+  std::shared_ptr<FilteredFile> filtered_stdout;
+  std::shared_ptr<FilteredFile> filtered_stderr;
   std::string error_file;  // always a path that the worker may write
 };
 
@@ -48,11 +54,15 @@ class LogFiles {
  private:
   absl::Status MakeJobDirectory(const std::string& job_id);
   absl::StatusOr<UniqueFd> OpenOne(const std::string& path);
+  absl::StatusOr<std::shared_ptr<FilteredFile>> OpenFiltered(
+      const std::string& name, const std::vector<std::string>& filters);
 
   const LaunchConfig& config_;
   bool kept_ = false;
   std::string job_directory_;
   std::string attempt_directory_;
+  std::shared_ptr<FilteredFile> filtered_stdout_;  // of this attempt
+  std::shared_ptr<FilteredFile> filtered_stderr_;
   std::string temporary_directory_;  // made by us, and nobody else's
   std::vector<std::string> warnings_;
 };

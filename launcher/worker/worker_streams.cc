@@ -12,27 +12,17 @@
 
 #include "agent/base/host.h"
 #include "launcher/worker/errno_text.h"
+#include "launcher/worker/prefix_template.h"
 
 namespace ddl {
 namespace {
 
-void ReplaceAll(std::string& text, std::string_view from, std::string_view to) {
-  for (std::size_t at = text.find(from); at != std::string::npos;
-       at = text.find(from, at + to.size())) {
-    text.replace(at, from.size(), to);
-  }
-}
-
 std::string PrefixOf(const LaunchConfig& config, const RoundInfo& round, std::int32_t local_rank) {
   if (config.log_line_prefix_template.empty()) {
-    return round.world_size == 1 ? "" : "[" + config.role + std::to_string(local_rank) + "]:";
+    return "[" + config.role + std::to_string(local_rank) + "]:";
   }
-  std::string prefix = config.log_line_prefix_template;
-  ReplaceAll(prefix, "${role_name}", config.role);
-  ReplaceAll(prefix, "${local_rank}", std::to_string(local_rank));
-  ReplaceAll(prefix, "${rank}", std::to_string(round.first_rank + local_rank));
-  ReplaceAll(prefix, "${hostname}", HostName());
-  return prefix;
+  return FillPrefixTemplate(config.log_line_prefix_template,
+                            {config.role, local_rank, round.first_rank + local_rank, HostName()});
 }
 
 }  // namespace
@@ -51,6 +41,8 @@ std::vector<StreamSpec> StreamsOf(const LaunchConfig& config, const RoundInfo& r
                                   std::int32_t local_rank, WorkerFiles& files, OutputPipe& out,
                                   OutputPipe& err) {
   const std::string prefix = PrefixOf(config, round, local_rank);
+  // The only worker of its job needs none, unless it was asked for.
+  const bool alone = round.world_size == 1 && config.log_line_prefix_template.empty();
   const bool shown = config.local_ranks_filter.empty() ||
                      config.local_ranks_filter.find(local_rank) != config.local_ranks_filter.end();
   // A tee wins over a redirect of the same stream, as in torchrun.
@@ -62,13 +54,15 @@ std::vector<StreamSpec> StreamsOf(const LaunchConfig& config, const RoundInfo& r
     spec.pipe = std::move(is_stderr ? err.read_end : out.read_end);
     spec.is_stderr = is_stderr;
     spec.on_console = shown && (file_only & (is_stderr ? kStderr : kStdout)) == 0;
-    spec.prefix = prefix;
-    spec.raw = prefix.empty();
+    spec.prefix = alone ? "" : prefix;
+    spec.raw = alone;
     spec.file = std::move(is_stderr ? files.stderr_file : files.stdout_file);
     spec.file_path = is_stderr ? files.stderr_path : files.stdout_path;
     if (!spec.file.valid()) {
       spec.file_path.clear();
     }
+    spec.filtered = is_stderr ? files.filtered_stderr : files.filtered_stdout;
+    spec.filtered_prefix = prefix;
     streams.push_back(std::move(spec));
   }
   return streams;

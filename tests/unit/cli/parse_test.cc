@@ -141,6 +141,16 @@ TEST_F(ParseLine, Output_IsApplied) {
   EXPECT_TRUE(config.verbose);
 }
 
+TEST_F(ParseLine, LogLinePrefix_UnknownNameIsRefused) {
+  EXPECT_THAT(UsageError({"--log-line-prefix-template=${host}"}), HasSubstr("${hostname}"));
+}
+
+TEST_F(ParseLine, StreamMapOfRanksElsewhere_IsANotice) {
+  EXPECT_THAT(TextsOf(Launch({"--nproc-per-node=2", "--tee=0:3,2:1"}).notices),
+              Contains(AllOf(HasSubstr("--tee names local rank 2"), HasSubstr("0 to 1"))));
+  EXPECT_THAT(TextsOf(Launch({"--nproc-per-node=2", "--tee=0:3,1:1"}).notices), IsEmpty());
+}
+
 TEST_F(ParseLine, LongFlagWithOneDash_IsRefused) {
   EXPECT_THAT(UsageError({"-tee=3"}), HasSubstr("--tee=ee=3: must be"));
 }

@@ -28,6 +28,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::SizeIs;
 using ::testing::StartsWith;
+using ::testing::UnorderedElementsAre;
 
 struct Pipe {
   Pipe() {
@@ -184,6 +185,30 @@ TEST(WorkerLogs, RedirectAndTee_FilesExactAndConsoleAsAsked) {
   EXPECT_THAT(logs, StartsWith(directory / "deep/er/test_"));
   EXPECT_EQ(ReadPath(logs + "/attempt_0/0/stdout.log"), std::string("a\r\nb\0c\377", 7));
   EXPECT_EQ(ReadPath(logs + "/attempt_0/1/stderr.log"), "err");
+}
+
+TEST(WorkerLogs, Filters_MatchingLinesOfAllRanksInOneFileMoreAnAttempt) {
+  const TemporaryDirectory directory;
+  LaunchConfig config = ShellConfig(
+      "echo loss $LOCAL_RANK; echo other; printf 'warn %s' $LOCAL_RANK >&2; echo loss >&2", 2);
+  config.log_dir = directory.path();
+  config.redirects.by_local_rank[0] = kBothStreams;  // the console's share changes nothing
+  config.local_ranks_filter = {0};
+  config.duplicate_stdout_filters = {"loss", "error"};
+  config.duplicate_stderr_filters = {"warn"};
+  GroupHarness harness(config);
+  for (std::int64_t round = 1; round <= 2; ++round) {
+    ASSERT_TRUE(harness.Start(round).ok());
+    ASSERT_TRUE(harness.RunUntilIdle());
+  }
+  for (const char* const attempt : {"/attempt_0", "/attempt_0_round_2"}) {
+    const std::string logs = harness.group().log_directory() + attempt;
+    EXPECT_THAT(Lines(ReadPath(logs + "/filtered_stdout.log")),
+                UnorderedElementsAre("[default0]:loss 0", "[default1]:loss 1"));
+    EXPECT_THAT(Lines(ReadPath(logs + "/filtered_stderr.log")),
+                UnorderedElementsAre("[default0]:warn 0loss", "[default1]:warn 1loss"));
+  }
+  EXPECT_EQ(harness.out(), "");
 }
 
 TEST(WorkerLogs, NextRoundOfTheSameAttempt_OverwritesNothing) {
