@@ -157,12 +157,18 @@ class Job {
   // ---- job_places.cc
   // An agent became ready: what is it for?
   void Admit(Turn& turn, Agent& agent);
-  // Whether the round may be ended to take `agent` in, perhaps with spares.
-  [[nodiscard]] bool HasRoomFor(const Agent& agent) const;
-  void Park(Turn& turn, Agent& agent);
+  // Whether spares would make the round larger, if it ended for them.
+  [[nodiscard]] bool CanGrow() const;
+  // A running round goes on until the last call after the first late node, or
+  // until no more can come, so that nodes which come one by one cost one round
+  // and not one each. True: it ends now, to take them in.
+  bool GrowOn(Turn& turn);
+  void OnLateCall(Turn& turn);
+  void Park(const Agent& agent);
+  void TellParked(Turn& turn, const Agent& agent) const;
   void ParkAllOthers(Turn& turn);
   void Unpark(Turn& turn, std::int64_t arrival);
-  void TellPlace(Turn& turn, Agent& agent, std::int32_t place) const;
+  void TellPlace(Turn& turn, const Agent& agent, std::int32_t place) const;
   // What an agent that is no member is told after it came back.
   void RepeatPlace(Turn& turn, Agent& agent);
   void BeginSurvival(Turn& turn, Agent& agent);
@@ -266,7 +272,9 @@ class Job {
   // While gathering.
   std::optional<Instant> join_timer_;  // as armed
   std::int32_t num_wanted_;            // a round forms at once when so many are ready
-  std::optional<Instant> last_call_;   // a round forms then with those who are ready
+  // A round forms then with those who are ready; or, while one runs, it ends then
+  // to take late nodes in.
+  std::optional<Instant> last_call_;
   std::optional<Instant> form_timer_;  // as armed
   // No round forms before: agents of a round from before this coordinator's
   // start, of which it knows nothing, have given up by then; or the lease of a

@@ -63,6 +63,8 @@ void Job::On(Turn& turn, const TimerFired& fired) {
       if (state_ == State::kGathering) {
         form_timer_.reset();
         GatherOn(turn, nullptr);
+      } else if (state_ == State::kRunning) {
+        OnLateCall(turn);
       }
       return;
     case TimerKind::kForget:

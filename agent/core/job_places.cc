@@ -2,7 +2,10 @@
 // for which a running round is ended, a spare, or a survivor: an agent of a round
 // from before this coordinator's start.
 #include <algorithm>
+#include <cstddef>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "agent/core/job.h"
@@ -11,26 +14,24 @@
 namespace ddl::core {
 
 void Job::Admit(Turn& turn, Agent& agent) {
-  const bool has_room = round_.has_value() && HasRoomFor(agent);
   switch (state_) {
     case State::kGathering:
       GatherOn(turn, &agent);
       return;
     case State::kForming:
-      if (has_room) {  // nobody has started yet: form it anew
+      Park(agent);
+      if (CanGrow()) {  // nobody has started yet: form it anew
         AbandonForming(turn, Reason::kNodeJoined);
       } else {
-        Park(turn, agent);
+        TellParked(turn, agent);
       }
       return;
     case State::kRunning:
-      if (has_room) {
-        const std::string text = absl::StrCat("host ", agent.hello.host, " joined: round ",
-                                              round_->number, " ends to take it in");
+      Park(agent);
+      if (GrowOn(turn)) {
         Tell(turn, RefOf(agent), MakeWaiting(turn.now));
-        BeginStop(turn, Reason::kNodeJoined, text, std::nullopt, std::nullopt);
       } else {
-        Park(turn, agent);
+        TellParked(turn, agent);
       }
       return;
     case State::kStopping:
@@ -41,29 +42,72 @@ void Job::Admit(Turn& turn, Agent& agent) {
   }
 }
 
-bool Job::HasRoomFor(const Agent& agent) const {
+// ---- late nodes ---------------------------------------------------------------
+
+bool Job::CanGrow() const {
   // Once some nodes have finished, the others are about to.
   if (round_->num_succeeded > 0) {
     return false;
   }
-  // Worth it only if a larger world has a plan: that of this node, or of more
-  // that wait for the same reason.
+  // Worth it only if a larger world has a plan: that of one late node, or of more.
   auto num_nodes = static_cast<std::int32_t>(round_->members.size());
   std::int32_t world_size = round_->world_size;
-  const auto grows = [&](const Agent& other) {
+  return std::any_of(spares_.begin(), spares_.end(), [&](const auto& spare) {
+    const Agent& late = agents_.at(spare.second);
+    if (!late.ready()) {
+      return false;
+    }
     ++num_nodes;
-    world_size += other.hello.nproc;
+    world_size += late.hello.nproc;
     return num_nodes <= first_.max_nodes && plan_.ForWorld(world_size).ok();
-  };
-  return std::any_of(spares_.begin(), spares_.end(),
-                     [&](const auto& spare) { return grows(agents_.at(spare.second)); }) ||
-         grows(agent);
+  });
+}
+
+bool Job::GrowOn(Turn& turn) {
+  if (!CanGrow()) {
+    last_call_.reset();
+    return false;
+  }
+  if (!last_call_.has_value()) {
+    last_call_ = turn.now + first_.last_call_timeout;
+  }
+  std::vector<std::string> late;
+  for (const auto& [arrival, incarnation] : spares_) {
+    if (const Agent& agent = agents_.at(incarnation); agent.ready()) {
+      late.push_back(agent.hello.host);
+    }
+  }
+  const bool complete =
+      round_->members.size() + late.size() >= static_cast<std::size_t>(first_.max_nodes);
+  if (!complete && turn.now < *last_call_) {
+    Arm(turn, TimerKind::kLastCall, "", *last_call_);
+    return false;
+  }
+  BeginStop(turn, Reason::kNodeJoined,
+            absl::StrCat(late.size() == 1 ? "host " : "hosts ", NameSome(late, late.size()),
+                         " joined: round ", round_->number, " ends to take ",
+                         late.size() == 1 ? "it" : "them", " in"),
+            std::nullopt, std::nullopt);
+  return true;
+}
+
+void Job::OnLateCall(Turn& turn) {
+  const bool promised = last_call_.has_value();
+  if (!GrowOn(turn) && promised && !last_call_.has_value()) {
+    std::int32_t place = 0;
+    for (const auto& [arrival, incarnation] : spares_) {
+      TellPlace(turn, agents_.at(incarnation), ++place);
+    }
+  }
 }
 
 // ---- spares -----------------------------------------------------------------
 
-void Job::Park(Turn& turn, Agent& agent) {
+void Job::Park(const Agent& agent) {
   spares_[agent.arrival] = RefOf(agent).incarnation;
+}
+
+void Job::TellParked(Turn& turn, const Agent& agent) const {
   const auto place = static_cast<std::int32_t>(spares_.size());
   Say(turn, Reason::kParked, absl::StrCat("host ", agent.hello.host, " is spare ", place));
   TellPlace(turn, agent, place);
@@ -80,7 +124,8 @@ void Job::ParkAllOthers(Turn& turn) {
     }
   }
   for (const auto& [arrival, agent] : others) {
-    Park(turn, *agent);
+    Park(*agent);
+    TellParked(turn, *agent);
   }
 }
 
@@ -97,11 +142,15 @@ void Job::Unpark(Turn& turn, std::int64_t arrival) {
   }
 }
 
-void Job::TellPlace(Turn& turn, Agent& agent, std::int32_t place) const {
+void Job::TellPlace(Turn& turn, const Agent& agent, std::int32_t place) const {
   const bool is_full = static_cast<std::int32_t>(round_->members.size()) == first_.max_nodes;
-  const char* const why = is_full                     ? "this node takes over when one is lost"
-                          : round_->num_succeeded > 0 ? "some have finished already"
-                                                      : "with more there is no plan";
+  const std::string why =
+      state_ == State::kRunning && last_call_.has_value()
+          ? absl::StrCat("this node takes part in the next, in ", InSeconds(*last_call_ - turn.now),
+                         " or when ", first_.max_nodes, " nodes are there")
+      : is_full                   ? "this node takes over when one is lost"
+      : round_->num_succeeded > 0 ? "some have finished already"
+                                  : "with more there is no plan";
   Tell(turn, RefOf(agent),
        Spare{place, absl::StrCat("spare ", place, " of job '", first_.agent.job_id, "': round ",
                                  round_->number, " has its ",
@@ -114,7 +163,9 @@ void Job::RepeatPlace(Turn& turn, Agent& agent) {
   for (const auto& [arrival, incarnation] : spares_) {
     ++place;
     if (arrival == agent.arrival) {
-      TellPlace(turn, agent, place);
+      if (state_ != State::kRunning || !GrowOn(turn)) {
+        TellPlace(turn, agent, place);
+      }
       return;
     }
   }

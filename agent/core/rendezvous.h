@@ -37,7 +37,10 @@
 // When a round forms: with max_nodes at once; between min_nodes and max_nodes
 // when last_call_timeout has passed since min_nodes were there. After a round,
 // its members are known: the next one forms at once when as many are there, and
-// the last call is for those that were lost. A node beyond max_nodes is a spare.
+// the last call is for those that were lost. While a round runs that has room, late
+// nodes wait for others of their kind, until the last call after the first of them
+// or until max_nodes are there; then it ends to take them in. A node beyond
+// max_nodes is a spare.
 //
 // A node that was given up may stand still and hear nothing of it. Its workers
 // live until its lease ends: heartbeat_timeout after it was last heard. No round of

@@ -91,60 +91,6 @@ TEST_F(JobElastic, LastCallLongerThanTheJoinTimeout_EndsWithIt) {
   EXPECT_EQ(StateOfJob(), Job::State::kRunning);
 }
 
-TEST_F(JobElastic, LateNodeWithRoom_OneReFormThatCostsNoRestart) {
-  StartTwo(3);
-  Connect(Elastic("c", 1, 3));
-  ASSERT_TRUE(Told<RoundStop>("a").has_value());
-  EXPECT_EQ(Told<RoundStop>("a")->reason, Reason::kNodeJoined);
-  EXPECT_TRUE(Told<RoundStop>("b")->will_restart);
-  EXPECT_FALSE(Told<RoundStop>("c").has_value());
-  Stopped("a", 1);
-  Stopped("b", 1);
-  ASSERT_EQ(StateOfJob(), Job::State::kRunning) << "nobody is waited for";
-  EXPECT_EQ(Told<RoundStart>("c")->round, 2);
-  EXPECT_EQ(Told<RoundStart>("c")->num_nodes, 3);
-  EXPECT_EQ(Told<RoundStart>("c")->restart_count, 0);
-  EXPECT_EQ(Told<RoundStart>("a")->node_rank, 0);
-  EXPECT_EQ(Told<RoundStart>("c")->node_rank, 2);
-}
-
-TEST_F(JobElastic, LateNodeWhileForming_IsTakenIn) {
-  hold_store_ = true;
-  Connect(Elastic("a", 1, 3));
-  PassAlive(5 * kSecond, {"a"});
-  ASSERT_EQ(StateOfJob(), Job::State::kForming);
-  Connect(Elastic("b", 1, 3));
-  ASSERT_EQ(StateOfJob(), Job::State::kForming);
-  Give(StoreDone{kJob, persists_.front().sequence});
-  EXPECT_EQ(StateOfJob(), Job::State::kForming) << "that was the round that was given up";
-  Give(StoreDone{kJob, persists_.back().sequence});
-  EXPECT_EQ(Told<RoundStart>("b")->num_nodes, 2);
-  EXPECT_EQ(Told<RoundStart>("a")->round, 2);
-}
-
-TEST_F(JobElastic, LateNodeOnceSomeHaveFinished_IsParkedAndLearnsTheEnd) {
-  StartTwo(3);
-  Succeed("a", 1);
-  Connect(Elastic("c", 1, 3));
-  EXPECT_EQ(StateOfJob(), Job::State::kRunning);
-  EXPECT_EQ(Told<Spare>("c")->place, 1);
-  Succeed("b", 1);
-  EXPECT_EQ(Told<JobDone>("c")->exit_code, 0);
-}
-
-TEST_F(JobElastic, LateNodeForWhoseWorldThereIsNoPlan_IsParked) {
-  AgentConnected a = Elastic("a", 1, 2);
-  a.plan.global_batch_size = 2;
-  Connect(a);
-  PassAlive(5 * kSecond, {"a"});
-  ASSERT_EQ(StateOfJob(), Job::State::kRunning);
-  AgentConnected b = Elastic("b", 1, 2);
-  b.plan.global_batch_size = 2;
-  Connect(b);
-  EXPECT_EQ(StateOfJob(), Job::State::kRunning);
-  EXPECT_TRUE(Told<Spare>("b").has_value());
-}
-
 TEST_F(JobElastic, NodeLost_TheLastCallIsForItsReplacement) {
   StartTwo(2);
   Disconnect("b");
