@@ -6,14 +6,17 @@
 #include <nccl.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <utility>
 
 #include "agent/base/status_macros.h"
 #include "ddl/nccl_id.h"
 #include "worker_sdk/backends/nccl/device_buffer.h"
+#include "worker_sdk/src/device_claim.h"
 #include "worker_sdk/src/gateway.h"
 #include "worker_sdk/src/group_mark.h"
 
@@ -193,6 +196,35 @@ class NcclBackendImpl final : public NcclBackend {
   absl::Status broken_;  // the first error; every later call returns it
 };
 
+// "0000:0b:00.0 (UUID in hexadecimal)": the same in every process, whatever
+// CUDA_VISIBLE_DEVICES makes of the numbers; MIG instances differ in the UUID.
+absl::StatusOr<std::string> NameOf(int device) {
+  cudaDeviceProp properties{};
+  DDL_RETURN_IF_ERROR(
+      CudaStatus(cudaGetDeviceProperties(&properties, device), "reading the device's properties"));
+  constexpr std::size_t kAddressBytes = 32;
+  std::array<char, kAddressBytes> address{};
+  DDL_RETURN_IF_ERROR(
+      CudaStatus(cudaDeviceGetPCIBusId(address.data(), static_cast<int>(address.size()), device),
+                 "reading the device's address"));
+  constexpr std::string_view kDigits = "0123456789abcdef";
+  std::string uuid;
+  for (const char signed_byte : properties.uuid.bytes) {
+    const auto byte = static_cast<unsigned char>(signed_byte);
+    uuid += kDigits[byte >> 4U];
+    uuid += kDigits[byte & 0xFU];
+  }
+  return std::string(address.data()) + " (" + uuid + ")";
+}
+
+absl::Status ClaimOwnDevice(const Context& context, int device, std::chrono::milliseconds timeout) {
+  if (context.local_world_size() == 1) {
+    return absl::OkStatus();
+  }
+  DDL_ASSIGN_OR_RETURN(const std::string name, NameOf(device));
+  return internal::ClaimDevice(context, name, timeout);
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<NcclBackend>> CreateNcclBackend(const Context& context,
@@ -205,9 +237,10 @@ absl::StatusOr<std::unique_ptr<NcclBackend>> CreateNcclBackend(const Context& co
         (result == cudaSuccess ? "" : std::string(" (") + cudaGetErrorString(result) + ")") +
         "; use the gloo backend");
   }
+  const int device = context.local_rank() % devices;
+  DDL_RETURN_IF_ERROR(ClaimOwnDevice(context, device, options.timeout));
   DDL_ASSIGN_OR_RETURN(const NcclUniqueId id, AgreeNcclUniqueId(context, options.timeout));
-  auto backend =
-      std::make_unique<NcclBackendImpl>(context, context.local_rank() % devices, options.timeout);
+  auto backend = std::make_unique<NcclBackendImpl>(context, device, options.timeout);
   DDL_RETURN_IF_ERROR(backend->Connect(id));
   return backend;
 }

@@ -31,7 +31,8 @@ class NcclBackend : public Backend {
 };
 
 // Connects all ranks; every rank must call it.
-// Errors: FAILED_PRECONDITION, this node has no CUDA device; UNAVAILABLE, a
+// Errors: FAILED_PRECONDITION, this node has no CUDA device, or two ranks of a
+// node use the same one (both are named, before NCCL starts); UNAVAILABLE, a
 // peer or the network fails; DEADLINE_EXCEEDED, a peer did not come in time.
 absl::StatusOr<std::unique_ptr<NcclBackend>> CreateNcclBackend(const Context& context,
                                                                const BackendOptions& options = {});
