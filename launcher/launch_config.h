@@ -13,6 +13,7 @@
 
 #include "agent/base/clock.h"
 #include "agent/plan/plan.h"
+#include "launcher/binding/worker_place.h"
 
 namespace ddl {
 
@@ -41,9 +42,6 @@ struct Frameworks {
   bool jax = false;
   bool mpi = false;
 };
-
-// How workers are bound to CPUs, in torchrun's words.
-enum class NumaBinding : std::uint8_t { kNone, kNode, kSocket, kExclusive, kCoreComplex };
 
 struct LaunchConfig {
   // What to run: argv[0] is an absolute path, found and executable. For a .py
@@ -97,6 +95,8 @@ struct LaunchConfig {
   Frameworks frameworks;
   NumaBinding numa_binding = NumaBinding::kNone;
   bool virtual_local_rank = false;  // one GPU each, LOCAL_RANK=0
+  // By local rank, what became of these two; empty: neither was asked for.
+  std::vector<WorkerPlace> places;
 
   // Logs. Files go to log_dir/<job id>_<random>/attempt_<n>/<local rank>/; no
   // directory is made unless -r or -t ask for files or log_dir is given.

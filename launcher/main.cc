@@ -13,6 +13,7 @@
 #include <utility>
 #include <variant>
 
+#include "launcher/binding/shared_memory.h"
 #include "launcher/cli/output.h"
 #include "launcher/cli/parse.h"
 #include "launcher/cli/token.h"
@@ -21,6 +22,7 @@
 #include "launcher/log.h"
 #include "launcher/node.h"
 #include "launcher/signals.h"
+#include "launcher/worker/start_error.h"
 #include "launcher/worker/supervisor.h"
 
 namespace ddl {
@@ -129,7 +131,16 @@ int Launch(const cli::LaunchCommand& command) {
   }
   constexpr rlim_t kOther = 1024;
   RaiseOwnDescriptorLimit(kOther + static_cast<rlim_t>(command.config.max_nodes));
+  // Now, and not only when the workers start, after others had been met.
+  if (const absl::Status enough = EnsureOpenFiles(command.config.nproc); !enough.ok()) {
+    log::Error(std::string(enough.message()));
+    return kExitFailure;
+  }
   Say(command.notices);
+  if (const std::string warning = SharedMemoryWarning();
+      command.config.nproc > 1 && !warning.empty()) {
+    log::Warn(warning);
+  }
   return RunNode(command.config, *std::move(supervisor), signals);
 }
 

@@ -14,6 +14,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "launcher/binding/devices.h"
 #include "launcher/cli/arguments.h"
 #include "launcher/cli/notice.h"
 #include "launcher/cli/program.h"
@@ -45,7 +46,7 @@ using ParseResult = std::variant<PrintAndExit, LaunchCommand, CoordinatorCommand
 struct Surroundings {
   Environment environment;
   SearchPlaces places;
-  std::string device_dir = "/dev";
+  DeviceSources devices;
 };
 // This process's: `environ` as in environ(7), its directory, its own path.
 Surroundings SurroundingsOfThisProcess(const char* const* environ);

@@ -4,6 +4,7 @@
 #include "launcher/worker/spawn.h"
 
 #include <fcntl.h>
+#include <sched.h>
 #include <sys/prctl.h>
 #include <unistd.h>
 
@@ -50,6 +51,10 @@ void TieToParent(pid_t parent) {
   }
   if (payload.cwd() != nullptr && ::chdir(payload.cwd()) != 0) {
     Fail(pipe_fd, SpawnStep::kChdir, errno);
+  }
+  if (const auto& mask = payload.cpu_mask();
+      !mask.empty() && ::sched_setaffinity(0, mask.size() * sizeof(mask[0]), mask.data()) != 0) {
+    Fail(pipe_fd, SpawnStep::kBind, errno);
   }
   ::sigprocmask(SIG_SETMASK, &inherited.signal_mask, nullptr);
   ::execve(payload.argv()[0], payload.argv(), payload.env());

@@ -1,5 +1,6 @@
-// Layout: two 32-bit counts (arguments, environment entries), then zero-ended
-// texts: the directory, each argument, each environment entry.
+// Layout: three 32-bit counts (arguments, environment entries, bytes of the CPU
+// mask), the mask, then zero-ended texts: the directory, each argument, each
+// environment entry.
 #include "launcher/worker/spawn_payload.h"
 
 #include <sys/mman.h>
@@ -17,7 +18,17 @@ namespace {
 struct Header {
   std::uint32_t arguments = 0;
   std::uint32_t environment = 0;
+  std::uint32_t cpu_mask_bytes = 0;
 };
+
+std::vector<cpu_set_t> MaskOf(const CpuList& cpus) {
+  const std::size_t bits = cpus.empty() ? 0 : static_cast<std::size_t>(cpus.back()) + 1;
+  std::vector<cpu_set_t> mask((bits + CPU_SETSIZE - 1) / CPU_SETSIZE);
+  for (const std::int32_t cpu : cpus) {
+    CPU_SET_S(static_cast<std::size_t>(cpu), mask.size() * sizeof(cpu_set_t), mask.data());
+  }
+  return mask;
+}
 
 bool HasZeroByte(const std::string& text) {
   return text.find('\0') != std::string::npos;
@@ -44,11 +55,17 @@ bool WriteAll(int fd, const std::string& bytes) {
 
 absl::StatusOr<UniqueFd> EncodeSpawnPayload(const std::vector<std::string>& argv,
                                             const std::vector<std::string>& env,
-                                            const std::string& cwd) {
+                                            const std::string& cwd, const CpuList& cpus) {
+  const std::vector<cpu_set_t> mask = MaskOf(cpus);
+  const std::size_t mask_bytes = mask.size() * sizeof(cpu_set_t);
   const Header header{static_cast<std::uint32_t>(argv.size()),
-                      static_cast<std::uint32_t>(env.size())};
-  std::string bytes(sizeof(header), '\0');
+                      static_cast<std::uint32_t>(env.size()),
+                      static_cast<std::uint32_t>(mask_bytes)};
+  std::string bytes(sizeof(header) + mask_bytes, '\0');
   std::memcpy(bytes.data(), &header, sizeof(header));
+  if (!mask.empty()) {
+    std::memcpy(bytes.data() + sizeof(header), mask.data(), mask_bytes);
+  }
   AppendText(cwd, bytes);
   for (const std::vector<std::string>* const list : {&argv, &env}) {
     for (const std::string& text : *list) {
@@ -92,6 +109,15 @@ bool SpawnPayload::Map(int fd) {
   Header header;
   std::memcpy(&header, data_, sizeof(header));
   std::size_t at = sizeof(header);
+  if (header.cpu_mask_bytes > size_ - at || header.cpu_mask_bytes % sizeof(cpu_set_t) != 0) {
+    errno = EBADMSG;
+    return false;
+  }
+  cpu_mask_.resize(header.cpu_mask_bytes / sizeof(cpu_set_t));
+  if (!cpu_mask_.empty()) {
+    std::memcpy(cpu_mask_.data(), data_ + at, header.cpu_mask_bytes);
+  }
+  at += header.cpu_mask_bytes;
   const auto next = [&]() -> char* {
     const void* const end = at < size_ ? std::memchr(data_ + at, '\0', size_ - at) : nullptr;
     if (end == nullptr) {

@@ -57,6 +57,11 @@ absl::Status StartError(const LaunchConfig& config, const SupervisorEvent& event
     case SpawnStep::kChdir:
       return absl::InvalidArgumentError(
           ErrnoText("cannot change to the workers' directory " + config.cwd, error));
+    case SpawnStep::kBind:
+      return absl::FailedPreconditionError(
+          ErrnoText("cannot bind a worker to its CPUs", error) +
+          "; they are no longer this job's (its cpuset has changed, or they went offline); start "
+          "ddlaunch again, or without --numa-binding");
     case SpawnStep::kFork:
       return absl::ResourceExhaustedError(ErrnoText("cannot start another worker process", error) +
                                           "; processes allowed: " + LimitText(RLIMIT_NPROC) +

@@ -11,7 +11,8 @@
 namespace ddl {
 
 // NOT_FOUND and PERMISSION_DENIED: the program cannot be executed;
-// INVALID_ARGUMENT: the directory or the arguments; else RESOURCE_EXHAUSTED.
+// INVALID_ARGUMENT: the directory or the arguments; FAILED_PRECONDITION: its
+// CPUs; else RESOURCE_EXHAUSTED.
 // REQUIRES: `event` is a kSpawnFailed.
 absl::Status StartError(const LaunchConfig& config, const SupervisorEvent& event);
 

@@ -81,7 +81,7 @@ Supervisor::~Supervisor() {
 
 absl::Status Supervisor::Spawn(const SpawnRequest& request) {
   DDL_ASSIGN_OR_RETURN(const UniqueFd payload,
-                       EncodeSpawnPayload(request.argv, request.env, request.cwd));
+                       EncodeSpawnPayload(request.argv, request.env, request.cwd, request.cpus));
   SupervisorRequest message;
   message.type = SupervisorRequestType::kSpawn;
   message.worker = request.worker;

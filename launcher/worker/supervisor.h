@@ -40,6 +40,7 @@
 #include "absl/status/statusor.h"
 #include "agent/base/clock.h"
 #include "agent/base/unique_fd.h"
+#include "launcher/binding/cpu_list.h"
 #include "launcher/worker/supervisor_protocol.h"
 #include "launcher/worker/tree_killer.h"
 
@@ -51,6 +52,7 @@ struct SpawnRequest {
   std::vector<std::string> argv;   // argv[0] is the path that is executed
   std::vector<std::string> env;
   std::string cwd;  // empty: ddlaunch's at its start
+  CpuList cpus;     // that it is bound to; empty: not bound
   int stdin_fd = -1;
   int stdout_fd = -1;
   int stderr_fd = -1;

@@ -46,6 +46,7 @@ enum class SpawnStep : std::uint32_t {
   kFork,
   kSetUp,  // standard streams, limits
   kChdir,
+  kBind,  // to its CPUs
   kExec,
   kInterpreter,  // the program exists, what its first line or its ELF header names does not
 };

@@ -1,7 +1,6 @@
 // The names and where their values come from; see the header.
 #include "launcher/worker/worker_env.h"
 
-#include <sched.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -10,6 +9,8 @@
 #include <string_view>
 #include <unordered_set>
 #include <utility>
+
+#include "launcher/binding/cpu_list.h"
 
 namespace ddl {
 namespace {
@@ -47,7 +48,7 @@ Variables TorchrunVariables(const LaunchConfig& config, const RoundInfo& round,
   const std::string node_rank = std::to_string(round.node_rank);
   return {
       {"RANK", rank},
-      {"LOCAL_RANK", std::to_string(local_rank)},
+      {"LOCAL_RANK", config.virtual_local_rank ? "0" : std::to_string(local_rank)},
       {"WORLD_SIZE", world_size},
       {"LOCAL_WORLD_SIZE", std::to_string(round.nproc)},
       {"GROUP_RANK", node_rank},
@@ -67,8 +68,9 @@ Variables TorchrunVariables(const LaunchConfig& config, const RoundInfo& round,
   };
 }
 
-void AppendOwnVariables(const RoundInfo& round, Variables& out) {
+void AppendOwnVariables(const RoundInfo& round, std::int32_t local_rank, Variables& out) {
   out.emplace_back("DDL_GATEWAY", round.gateway);
+  out.emplace_back("DDL_LOCAL_RANK", std::to_string(local_rank));  // also where LOCAL_RANK is 0
   out.emplace_back("DDL_ROUND", std::to_string(round.round));
   out.emplace_back("DDL_JOB_ID", round.job_id);
   if (!round.plan.has_value()) {
@@ -85,27 +87,43 @@ void AppendOwnVariables(const RoundInfo& round, Variables& out) {
   out.emplace_back("DDL_PLAN_HASH", plan::Hash(plan));
 }
 
-// Set only where the user did not.
+void AppendDevices(const WorkerPlace& place, Variables& out) {
+  for (const std::string& entry : place.devices) {
+    const std::string_view name = NameOf(entry);
+    out.emplace_back(name, entry.substr(name.size() + 1));
+  }
+}
+
+// Set only where the user did not. `threads`: how many fit this worker's CPUs.
 void AppendDefaults(const std::vector<std::string>& parent, std::int32_t nproc,
-                    std::int32_t usable_cpus, Variables& out) {
+                    std::int32_t threads, Variables& out) {
   if (!Has(parent, "TORCH_NCCL_ASYNC_ERROR_HANDLING")) {
     out.emplace_back("TORCH_NCCL_ASYNC_ERROR_HANDLING", "1");
   }
   // Without it each worker would start a thread for every CPU of the node.
   if (nproc > 1 && !Has(parent, "OMP_NUM_THREADS")) {
-    out.emplace_back("OMP_NUM_THREADS", std::to_string(std::max(1, usable_cpus / nproc)));
+    out.emplace_back("OMP_NUM_THREADS", std::to_string(threads));
   }
 }
 
 }  // namespace
+
+const WorkerPlace& PlaceOf(const LaunchConfig& config, std::int32_t local_rank) {
+  static const WorkerPlace anywhere;
+  const auto index = static_cast<std::size_t>(local_rank);
+  return index < config.places.size() ? config.places[index] : anywhere;
+}
 
 std::vector<std::string> WorkerEnvironment(const std::vector<std::string>& parent,
                                            const LaunchConfig& config, const RoundInfo& round,
                                            std::int32_t local_rank, const std::string& error_file,
                                            std::int32_t usable_cpus) {
   Variables own = TorchrunVariables(config, round, local_rank, error_file);
-  AppendOwnVariables(round, own);
-  AppendDefaults(parent, round.nproc, usable_cpus, own);
+  const WorkerPlace& place = PlaceOf(config, local_rank);
+  AppendOwnVariables(round, local_rank, own);
+  AppendDevices(place, own);
+  AppendDefaults(parent, round.nproc,
+                 place.threads > 0 ? place.threads : std::max(1, usable_cpus / round.nproc), own);
 
   std::unordered_set<std::string_view> replaced(kNotPassedOn.begin(), kNotPassedOn.end());
   for (const auto& [name, value] : own) {
@@ -135,13 +153,7 @@ std::vector<std::string> OwnEnvironment() {
 }
 
 std::int32_t UsableCpus() {
-  cpu_set_t cpus;
-  CPU_ZERO(&cpus);
-  if (::sched_getaffinity(0, sizeof(cpus), &cpus) == 0) {
-    return std::max(1, CPU_COUNT(&cpus));
-  }
-  // More CPUs than a cpu_set_t holds (1024).
-  return static_cast<std::int32_t>(std::max(1L, ::sysconf(_SC_NPROCESSORS_ONLN)));
+  return std::max(1, static_cast<std::int32_t>(AllowedCpus().size()));
 }
 
 }  // namespace ddl

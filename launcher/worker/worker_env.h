@@ -15,11 +15,15 @@ namespace ddl {
 // these in a fixed order. What the parent has of them is stale (ddlaunch may
 // itself run inside a worker of something) and never leaks through, but for
 // OMP_NUM_THREADS and TORCH_NCCL_ASYNC_ERROR_HANDLING, which a user sets to tune
-// the workers. `usable_cpus` are this process's own (its affinity).
+// the workers, and CUDA_VISIBLE_DEVICES, unless each gets a GPU of its own.
+// `usable_cpus` are this process's own (its affinity).
 std::vector<std::string> WorkerEnvironment(const std::vector<std::string>& parent,
                                            const LaunchConfig& config, const RoundInfo& round,
                                            std::int32_t local_rank, const std::string& error_file,
                                            std::int32_t usable_cpus);
+
+// Where that worker runs; wherever it likes unless launcher/binding has said.
+const WorkerPlace& PlaceOf(const LaunchConfig& config, std::int32_t local_rank);
 
 // This process's environment, and the CPUs that it may run on (at least 1).
 std::vector<std::string> OwnEnvironment();

@@ -131,6 +131,7 @@ absl::Status WorkerGroup::Impl::SpawnOne(const RoundInfo& round, std::int32_t lo
   request.env = WorkerEnvironment(environment, config, round, local_rank, worker_files.error_file,
                                   usable_cpus);
   request.cwd = config.cwd;
+  request.cpus = PlaceOf(config, local_rank).cpus;
   request.stdin_fd = local_rank == 0 && stdin_is_ours ? STDIN_FILENO : null.get();
   request.stdout_fd = out.write_end.get();
   request.stderr_fd = err.write_end.get();

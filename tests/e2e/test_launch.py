@@ -152,7 +152,7 @@ class LaunchTest(E2eTest):
             resource.setrlimit(resource.RLIMIT_NPROC, (2, 2))
         try:
             job = self.launch("--nproc_per_node=2", "/bin/true", preexec_fn=limits, cwd="/",
-                              env={"XDG_RUNTIME_DIR": ""})
+                              env={"XDG_RUNTIME_DIR": "", "OMP_NUM_THREADS": "1"})
         except PermissionError:
             self.skipTest("the build tree is closed to other users")
         self.assertEqual(job.returncode, 1)

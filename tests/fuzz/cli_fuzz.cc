@@ -166,7 +166,7 @@ void CheckStatus(const absl::Status& status, const std::vector<std::string>& arg
 void TryCommandLine(FuzzedDataProvider& data) {
   Surroundings around;
   around.places.cwd = "/nonexistent";
-  around.device_dir = "/nonexistent";
+  around.devices = {"/nonexistent", "/nonexistent", "/nonexistent"};
   around.environment["PATH"] = "/bin";
   const std::size_t variables = data.ConsumeIntegralInRange<std::size_t>(0, 3);
   for (std::size_t i = 0; i < variables; ++i) {

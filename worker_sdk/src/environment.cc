@@ -43,7 +43,10 @@ absl::Status ReadNumbers(const Lookup& lookup, Environment* environment, bool* h
   DDL_ASSIGN_OR_RETURN(environment->has_world_size,
                        ReadInt(lookup, "WORLD_SIZE", 1, kMaxWorld, &m.world_size));
   DDL_ASSIGN_OR_RETURN(environment->has_rank, ReadInt(lookup, "RANK", 0, kMaxWorld - 1, &m.rank));
-  DDL_ASSIGN_OR_RETURN(*has_local_rank, ReadInt(lookup, "LOCAL_RANK", 0,
+  // Under --virtual-local-rank every LOCAL_RANK is 0.
+  const char* const local_rank =
+      lookup("DDL_LOCAL_RANK").has_value() ? "DDL_LOCAL_RANK" : "LOCAL_RANK";
+  DDL_ASSIGN_OR_RETURN(*has_local_rank, ReadInt(lookup, local_rank, 0,
                                                 limits::kMaxWorkersPerNode - 1, &m.local_rank));
   DDL_ASSIGN_OR_RETURN(*has_round, ReadInt(lookup, "DDL_ROUND", 0,
                                            std::numeric_limits<std::int64_t>::max(), &m.round));

@@ -33,8 +33,9 @@ class CliTest : public testing::Test {
     std::filesystem::create_directories(dir_ + "/self");
     std::filesystem::create_directories(dir_ + "/dev");
     around_.places = {dir_ + "/cwd", dir_ + "/self"};
-    around_.device_dir = dir_ + "/dev";
+    around_.devices = {dir_ + "/no-nvml.so", dir_ + "/dev", dir_ + "/pci"};
     around_.environment["PATH"] = dir_ + "/path:/usr/bin:/bin";
+    around_.environment["OMP_NUM_THREADS"] = "1";  // or every test with workers hears of it
   }
   ~CliTest() override {
     std::error_code ignored;

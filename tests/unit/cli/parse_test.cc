@@ -101,6 +101,44 @@ TEST_F(ParseLine, CpuAndAutoWithoutGpu_CountCpusAndSayTheNumber) {  // 7
   }
 }
 
+TEST_F(ParseLine, OmpThreads_OneLineUnlessTheUserChoseOrIsAlone) {  // 30
+  around_.environment.erase("OMP_NUM_THREADS");
+  EXPECT_THAT(TextsOf(Launch({"--nproc-per-node=2"}).notices),
+              ElementsAre(AllOf(HasSubstr("OMP_NUM_THREADS="), HasSubstr("each of 2 workers"))));
+  EXPECT_THAT(Launch({"--nproc-per-node=1"}).notices, IsEmpty());
+  around_.environment["OMP_NUM_THREADS"] = "3";
+  EXPECT_THAT(Launch({"--nproc-per-node=2"}).notices, IsEmpty());
+}
+
+TEST_F(ParseLine, FewerVisibleGpusThanWorkers_OneWarningNamesTwoRanks) {  // 32
+  around_.environment["CUDA_VISIBLE_DEVICES"] = "0";
+  const LaunchCommand command = Launch({"--nproc-per-node=2"});
+  ASSERT_EQ(command.notices.size(), 1U);
+  EXPECT_EQ(command.notices[0].level, Notice::Level::kWarning);
+  EXPECT_THAT(command.notices[0].text, HasSubstr("local ranks 0 and 1 would share one"));
+  around_.environment["CUDA_VISIBLE_DEVICES"] = "";
+  EXPECT_THAT(Launch({"--nproc-per-node=2"}).notices, IsEmpty());
+}
+
+TEST_F(ParseLine, VirtualLocalRank_EachWorkerHasItsGpu) {
+  around_.environment["CUDA_VISIBLE_DEVICES"] = "GPU-1a2b,MIG-3c4d";
+  const LaunchConfig config = Launch({"--nproc-per-node=2", "--virtual-local-rank"}).config;
+  ASSERT_EQ(config.places.size(), 2U);
+  EXPECT_THAT(config.places[1].devices, ElementsAre("CUDA_VISIBLE_DEVICES=MIG-3c4d"));
+  EXPECT_THAT(UsageError({"--nproc-per-node=3", "--virtual-local-rank"}),
+              AllOf(HasSubstr("--virtual-local-rank"), HasSubstr("none is left for local rank 2")));
+}
+
+TEST_F(ParseLine, NumaBinding_IsWorkedOutBeforeAnythingStarts) {
+  const LaunchConfig config = Launch({"--nproc-per-node=1", "--numa-binding=exclusive"}).config;
+  ASSERT_EQ(config.places.size(), 1U);
+  EXPECT_FALSE(config.places[0].cpus.empty());
+  EXPECT_THAT(Launch({"--nproc-per-node=2"}).config.places, IsEmpty());
+  EXPECT_THAT(UsageError({"--nproc-per-node=1024", "--numa-binding=exclusive"}),
+              HasSubstr("--numa-binding=exclusive: NUMA node "));
+  EXPECT_THAT(UsageError({"--numa-binding=near"}), HasSubstr("--numa-binding=near: must be"));
+}
+
 // ---- supervision ----------------------------------------------------------------
 
 TEST_F(ParseLine, Supervision_IsApplied) {

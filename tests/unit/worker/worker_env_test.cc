@@ -13,6 +13,7 @@ namespace {
 
 using ::testing::Contains;
 using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::StartsWith;
 
@@ -59,8 +60,8 @@ TEST(WorkerEnvironment, EmptyParent_ExactlyTheseInThisOrder) {
                   "TORCHELASTIC_RESTART_COUNT=1", "TORCHELASTIC_MAX_RESTARTS=3",
                   "TORCHELASTIC_RUN_ID=job-a", "TORCHELASTIC_USE_AGENT_STORE=False",
                   "TORCHELASTIC_ERROR_FILE=/logs/3/error.json", "DDL_GATEWAY=unix:/run/gateway",
-                  "DDL_ROUND=7", "DDL_JOB_ID=job-a", "TORCH_NCCL_ASYNC_ERROR_HANDLING=1",
-                  "OMP_NUM_THREADS=4"));
+                  "DDL_LOCAL_RANK=3", "DDL_ROUND=7", "DDL_JOB_ID=job-a",
+                  "TORCH_NCCL_ASYNC_ERROR_HANDLING=1", "OMP_NUM_THREADS=4"));
 }
 
 TEST(WorkerEnvironment, Plan_ItsNumbersAndHash) {
@@ -106,6 +107,7 @@ TEST(WorkerEnvironment, StaleValuesOfTheParent_DoNotLeakThrough) {
                                            "NODE_RANK=99",
                                            "RANKING=kept",
                                            "DDL_GRAD_ACCUM_STEPS=99",
+                                           "DDL_LOCAL_RANK=99",
                                            "EMPTY=",
                                            "NO_EQUALS"};
   const auto environment = WorkerEnvironment(parent, Config(), Round(), 0, "", 1);
@@ -144,6 +146,30 @@ TEST(WorkerEnvironment, DeviceListOfTheUser_Untouched) {
   EXPECT_THAT(environment, Contains("CUDA_VISIBLE_DEVICES=GPU-1a2b,MIG-3c4d"));
   EXPECT_THAT(environment, Contains("TORCH_NCCL_ASYNC_ERROR_HANDLING=0"));
   EXPECT_THAT(environment, Not(Contains("TORCH_NCCL_ASYNC_ERROR_HANDLING=1")));
+}
+
+TEST(WorkerEnvironment, OneGpuEach_ReplacesTheListAndTheLocalRank) {
+  LaunchConfig config = Config();
+  config.virtual_local_rank = true;
+  config.places.resize(4);
+  config.places[2].devices = {"CUDA_VISIBLE_DEVICES=GPU-3c4d"};
+  const auto environment =
+      WorkerEnvironment({"CUDA_VISIBLE_DEVICES=GPU-1a2b,x,GPU-3c4d"}, config, Round(), 2, "", 1);
+  EXPECT_THAT(environment, Contains("CUDA_VISIBLE_DEVICES=GPU-3c4d"));
+  EXPECT_THAT(environment, Not(Contains(HasSubstr("GPU-1a2b"))));
+  EXPECT_THAT(environment, Contains("LOCAL_RANK=0"));
+  EXPECT_THAT(environment, Contains("DDL_LOCAL_RANK=2"));
+  EXPECT_THAT(environment, Contains("RANK=4"));
+  EXPECT_THAT(environment, Contains("LOCAL_WORLD_SIZE=4"));
+}
+
+TEST(WorkerEnvironment, BoundWorker_HasTheThreadsThatFitItsCpus) {
+  LaunchConfig config = Config();
+  config.places.resize(4);
+  config.places[1] = {{4, 5, 6}, 3, {}};
+  EXPECT_THAT(WorkerEnvironment({}, config, Round(), 1, "", 16), Contains("OMP_NUM_THREADS=3"));
+  EXPECT_THAT(WorkerEnvironment({"OMP_NUM_THREADS=8"}, config, Round(), 1, "", 16),
+              Contains("OMP_NUM_THREADS=8"));
 }
 
 TEST(UsableCpus, ThisProcess_AtLeastOne) {

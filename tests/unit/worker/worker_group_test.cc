@@ -16,6 +16,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "launcher/binding/cpu_list.h"
 #include "tests/support/group_harness.h"
 #include "tests/support/processes.h"
 
@@ -262,6 +263,33 @@ TEST(WorkerGroup, NoProgramFormat_Exit126) {
   const WorkerExit exit = FailedStart(harness);
   EXPECT_EQ(exit.exit_code, 126);
   EXPECT_THAT(exit.error_text, HasSubstr("#!"));
+}
+
+TEST(WorkerGroup, BoundWorkers_RunOnTheirCpus) {
+  const std::string allowed = ToText(AllowedCpus());
+  const std::string first = std::to_string(AllowedCpus().front());
+  LaunchConfig config =
+      ShellConfig("grep Cpus_allowed_list: /proc/self/status | sed \"s/^.*:/$RANK/\"", 2);
+  config.places.resize(2);
+  config.places[0].cpus = {AllowedCpus().front()};
+  GroupHarness harness(config);
+  ASSERT_TRUE(harness.Start().ok());
+  ASSERT_TRUE(harness.RunUntilIdle());
+  EXPECT_THAT(Lines(harness.out()),
+              UnorderedElementsAre("[default0]:0\t" + first, "[default1]:1\t" + allowed));
+}
+
+TEST(WorkerGroup, CpusThatAreGone_AreAStartErrorOfAWorkerThatNeverRan) {
+  LaunchConfig config = ShellConfig("echo ran", 1);
+  config.places.resize(1);
+  config.places[0].cpus = {100'000};
+  GroupHarness harness(config);
+  ASSERT_TRUE(harness.Start().ok());
+  ASSERT_TRUE(harness.RunUntilIdle());
+  EXPECT_EQ(harness.out(), "");
+  EXPECT_EQ(harness.exit_of(0).pid, 0);
+  EXPECT_EQ(harness.exit_of(0).exit_code, 1);
+  EXPECT_THAT(harness.exit_of(0).error_text, HasSubstr("cannot bind a worker to its CPUs"));
 }
 
 TEST(WorkerGroup, MissingDirectory_Exit1) {

@@ -91,7 +91,8 @@ class Context {
 
   // 0 .. world_size() - 1.
   [[nodiscard]] int rank() const;
-  // 0 .. local_world_size() - 1, on this node: picks the device.
+  // 0 .. local_world_size() - 1, on this node: picks the device, modulo the number
+  // of devices that are seen (one, under --virtual-local-rank).
   [[nodiscard]] int local_rank() const;
   [[nodiscard]] int world_size() const;
   [[nodiscard]] int local_world_size() const;

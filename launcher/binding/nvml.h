@@ -1,0 +1,30 @@
+// The GPUs of this machine, by NVIDIA's management library. It is loaded at run
+// time, and only for those who ask; the program links none of it.
+#ifndef DDLAUNCH_LAUNCHER_BINDING_NVML_H_
+#define DDLAUNCH_LAUNCHER_BINDING_NVML_H_
+
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+
+namespace ddl {
+
+struct Gpu {
+  std::string uuid;         // "GPU-8932f937-..."; empty: the driver does not say
+  std::string name;         // the model
+  std::string pci_address;  // as in sysfs, "0000:dc:00.0"; empty: not known
+  // Of each MIG instance: "MIG-..."; empty: none, or MIG is off.
+  std::vector<std::string> mig_uuids;
+};
+
+// In the order of the PCI bus, which is what indices in CUDA_VISIBLE_DEVICES mean
+// under CUDA_DEVICE_ORDER=PCI_BUS_ID. `library` is for dlopen(3). Loads the
+// driver's library, which can take a second. Thread safe.
+// Errors: NOT_FOUND, there is no such library; UNAVAILABLE, it finds no driver or
+// fails; the text says so in NVML's words.
+absl::StatusOr<std::vector<Gpu>> ListGpus(const std::string& library);
+
+}  // namespace ddl
+
+#endif  // DDLAUNCH_LAUNCHER_BINDING_NVML_H_
