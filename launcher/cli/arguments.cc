@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
+#include <iterator>
 #include <string_view>
 #include <utility>
 
@@ -41,17 +42,57 @@ absl::Status UnknownFlag(const std::string& word, const std::string& name, Comma
                      : " (the program's own flags go after its name; see ddlaunch --help)"));
 }
 
-absl::Status NeedsValue(const std::string& word, const FlagSpec& flag) {
-  return absl::InvalidArgumentError(
-      absl::StrCat(word, " needs a value (", std::string(flag.value_name), ")"));
+// "-1", "-.5": argparse's rule for what is a value though it begins as a flag does.
+bool IsNegativeNumber(const std::string& word) {
+  const std::size_t point = word.find('.');
+  const std::string whole = word.substr(1, point == std::string::npos ? point : point - 1);
+  const std::string fraction = point == std::string::npos ? "" : word.substr(point + 1);
+  return (whole + fraction).find_first_not_of("0123456789") == std::string::npos &&
+         !(point == std::string::npos ? whole : fraction).empty();
 }
 
-// By its full name, or by a beginning that only one flag has.
+// Like argparse, so that a value that was forgotten is not the next flag. A text with
+// a space in it is a value.
+bool LooksLikeFlag(const std::string& word) {
+  return word.size() > 1 && word[0] == '-' && word.find(' ') == std::string::npos &&
+         !IsNegativeNumber(word);
+}
+
+// The value of the flag `word` is the next word; INVALID_ARGUMENT: there is none.
+absl::StatusOr<std::string> ValueAfter(const std::vector<std::string>& args, std::size_t index,
+                                       const FlagSpec& flag) {
+  const std::string& word = args[index];
+  const std::string needs =
+      absl::StrCat(word, " needs a value (", std::string(flag.value_name), ")");
+  if (index + 1 == args.size()) {
+    return absl::InvalidArgumentError(needs);
+  }
+  const std::string& value = args[index + 1];
+  if (LooksLikeFlag(value)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        needs, ", and ", value, " looks like the next flag; if it is the value, write ",
+        LongFlag(flag), "=", value));
+  }
+  return value;
+}
+
+// By its full name, or by a beginning that only one flag has. What is short enough
+// for torchrun is for ddlaunch, which has more flags; but not a letter or two,
+// which are more likely meant for one of those.
 absl::StatusOr<const FlagSpec*> ResolveLongFlag(const std::string& name, Command command) {
+  constexpr std::size_t kLeastLetters = 3;
   if (const FlagSpec* const flag = FindFlag(name, command); flag != nullptr) {
     return flag;
   }
-  const std::vector<const FlagSpec*> candidates = FlagsStartingWith(name, command);
+  std::vector<const FlagSpec*> candidates = FlagsStartingWith(name, command);
+  if (name.size() >= kLeastLetters && candidates.size() > 1) {
+    std::vector<const FlagSpec*> torchruns;
+    std::copy_if(candidates.begin(), candidates.end(), std::back_inserter(torchruns),
+                 [](const FlagSpec* flag) { return IsTorchruns(*flag); });
+    if (torchruns.size() == 1) {
+      candidates = std::move(torchruns);
+    }
+  }
   if (candidates.size() == 1) {
     return candidates.front();
   }
@@ -65,12 +106,18 @@ absl::StatusOr<const FlagSpec*> ResolveLongFlag(const std::string& name, Command
   return absl::InvalidArgumentError(absl::StrCat("--", name, " is ambiguous; it could be ", names));
 }
 
+// Asks for a text on stdout and nothing else.
+bool EndsTheLine(const FlagSpec& flag) {
+  return flag.id == FlagId::kHelp || flag.id == FlagId::kVersion ||
+         flag.id == FlagId::kPrintCompletion;
+}
+
 // The launcher's words, spelt out, and the index of what follows them.
 struct Front {
   Command command = Command::kLaunch;
   std::vector<std::string> words;
   std::size_t program_index = 0;
-  bool ended = false;  // by --help or --version: what follows cannot be wrong
+  bool ended = false;  // by --help or the like: what follows cannot be wrong
 };
 
 // Takes the flag at `index`, with its value; returns the index after them.
@@ -82,7 +129,7 @@ absl::StatusOr<std::size_t> TakeLongFlag(const std::vector<std::string>& args, s
   const std::string name = has_value ? word.substr(2, equals - 2) : word.substr(2);
   DDL_ASSIGN_OR_RETURN(const FlagSpec* const flag, ResolveLongFlag(name, front.command));
   front.words.push_back(LongFlag(*flag));
-  front.ended = flag->id == FlagId::kHelp || flag->id == FlagId::kVersion;
+  front.ended = EndsTheLine(*flag);
   if (!flag->takes_value()) {
     if (has_value) {
       return absl::InvalidArgumentError(absl::StrCat(word, ": this flag takes no value"));
@@ -93,10 +140,8 @@ absl::StatusOr<std::size_t> TakeLongFlag(const std::vector<std::string>& args, s
     front.words.push_back(word.substr(equals + 1));
     return index + 1;
   }
-  if (index + 1 == args.size()) {
-    return NeedsValue(word, *flag);
-  }
-  front.words.push_back(args[index + 1]);
+  DDL_ASSIGN_OR_RETURN(std::string value, ValueAfter(args, index, *flag));
+  front.words.push_back(std::move(value));
   return index + 2;
 }
 
@@ -113,14 +158,12 @@ absl::StatusOr<std::size_t> TakeShortFlags(const std::vector<std::string>& args,
     if (flag->takes_value() && at + 1 < word.size()) {
       return index + 1;  // the rest of the word is the value
     }
-    if (flag->takes_value() && index + 1 == args.size()) {
-      return NeedsValue(word, *flag);
-    }
     if (flag->takes_value()) {
-      front.words.push_back(args[index + 1]);
+      DDL_ASSIGN_OR_RETURN(std::string value, ValueAfter(args, index, *flag));
+      front.words.push_back(std::move(value));
       return index + 2;
     }
-    front.ended = front.ended || flag->id == FlagId::kHelp;
+    front.ended = front.ended || EndsTheLine(*flag);
   }
   return index + 1;
 }
@@ -195,11 +238,6 @@ class FlagReader {
   CLI::App app_;
   std::map<std::size_t, CLI::Option*> options_;  // owned by app_
 };
-
-// Asking for help is done on the command line only.
-bool ReadsVariables(const FlagSpec& flag) {
-  return flag.id != FlagId::kHelp && flag.id != FlagId::kVersion;
-}
 
 void AddFromEnvironment(const Environment& environment, Command command,
                         std::map<FlagId, RawValue>& values) {

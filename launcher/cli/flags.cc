@@ -21,11 +21,11 @@ constexpr FlagSpec kFlags[] = {
     {I::kNnodes, G::kJob, "nnodes", 0, "N", "1",
      "Nodes of the job, or MIN:MAX: they may come and go", ""},
     {I::kNprocPerNode, G::kJob, "nproc-per-node", 0, "N", "1",
-     "Workers of this node: a number, cpu, gpu or auto", ""},
+     "Workers of this node: a number, cpu, gpu or auto", "", C::kLaunch, "auto cpu gpu"},
     {I::kNodeRank, G::kJob, "node-rank", 0, "R", "", "This node's rank (static: 0 unless given)",
      ""},
     {I::kRdzvBackend, G::kMeeting, "rdzv-backend", 0, "B", "static",
-     "static, or c10d (ranks by order of arrival)", ""},
+     "static, or c10d (ranks by order of arrival)", "", C::kLaunch, "static c10d"},
     {I::kRdzvEndpoint, G::kMeeting, "rdzv-endpoint", 0, "HOST[:PORT]", "",
      "Where the nodes meet; port 29400 (c10d), 29500 (static)", ""},
     {I::kRdzvId, G::kMeeting, "rdzv-id", 0, "ID", "none", "The job's id, the same on every node",
@@ -33,7 +33,7 @@ constexpr FlagSpec kFlags[] = {
     {I::kListen, G::kMeeting, "listen", 0, "ADDR", ":29400",
      "HOST:PORT or [V6]:PORT; :PORT or PORT: every address", "", C::kCoordinator},
     {I::kRdzvConf, G::kMeeting, "rdzv-conf", 0, "K=V,..", "", "Timeouts and more; see below", "",
-     C::kBoth},
+     C::kBoth, "join_timeout= last_call_timeout= close_timeout= heartbeat_timeout= is_host="},
     {I::kRdzvTokenFile, G::kMeeting, "rdzv-token-file", 0, "FILE", "",
      "The secret that admits nodes; or DDL_RDZV_TOKEN", "", C::kBoth},
     {I::kStandalone, G::kMeeting, "standalone", 0, "", "",
@@ -55,33 +55,36 @@ constexpr FlagSpec kFlags[] = {
     {I::kRole, G::kProgram, "role", 0, "NAME", "default",
      "ROLE_NAME, and the prefix of output lines", ""},
     {I::kEnv, G::kProgram, "env", 0, "NAME,..", "torch",
-     "Whose variables workers get: torch, tensorflow, jax, mpi", ""},
+     "Whose variables workers get: torch, tensorflow, jax, mpi", "", C::kLaunch,
+     "torch tensorflow jax mpi"},
     {I::kNumaBinding, G::kProgram, "numa-binding", 0, "KIND", "none",
-     "To CPUs: node, socket, exclusive, core-complex", ""},
+     "To CPUs: node, socket, exclusive, core-complex", "", C::kLaunch,
+     "none node socket exclusive core-complex"},
     {I::kVirtualLocalRank, G::kProgram, "virtual-local-rank", 0, "", "",
      "Each worker sees its one GPU only, and LOCAL_RANK=0", ""},
     {I::kMaxRestarts, G::kSupervision, "max-restarts", 0, "N", "0",
      "Restarts of the whole job after a failure", ""},
     {I::kShutdownTimeout, G::kSupervision, "shutdown-timeout", 0, "S", "30",
      "Seconds from SIGTERM to SIGKILL", "TORCH_ELASTIC_SHUTDOWN_TIMEOUT"},
-    {I::kSignalsToHandle, G::kSupervision, "signals-to-handle", 0, "SIGS", "TERM,INT,HUP,QUIT",
-     "Signals that stop the job; else passed on", ""},
+    {I::kSignalsToHandle, G::kSupervision, "signals-to-handle", 0, "SIG,..", "TERM,INT,HUP,QUIT",
+     "Signals that stop the job; else passed on", "", C::kLaunch,
+     "SIGTERM SIGINT SIGHUP SIGQUIT SIGUSR1 SIGUSR2"},
     {I::kLogDir, G::kOutput, "log-dir", 0, "DIR", "", "Where log files go; /dev/null: no files",
      ""},
     {I::kRedirects, G::kOutput, "redirects", 'r', "STREAMS", "0",
-     "To files only: 0 none, 1 out, 2 err, 3 both, or 0:3,1:1", ""},
+     "To files only: 0 none, 1 out, 2 err, 3 both, or 0:3,1:1", "", C::kLaunch, "0 1 2 3"},
     {I::kTee, G::kOutput, "tee", 't', "STREAMS", "0",
-     "To files and to the console, in the same form", ""},
+     "To files and to the console, in the same form", "", C::kLaunch, "0 1 2 3"},
     {I::kLocalRanksFilter, G::kOutput, "local-ranks-filter", 0, "R,..", "",
      "Show only these local ranks", ""},
     {I::kLogLinePrefixTemplate, G::kOutput, "log-line-prefix-template", 0, "T", "",
      "${role_name} ${local_rank} ${rank} ${hostname}", "TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE"},
-    {I::kDuplicateStdoutFilters, G::kOutput, "duplicate-stdout-filters", 0, "TEXT,..", "",
+    {I::kDuplicateStdoutFilters, G::kOutput, "duplicate-stdout-filters", 0, "T,..", "",
      "Lines with one of these also go to filtered_stdout.log", ""},
-    {I::kDuplicateStderrFilters, G::kOutput, "duplicate-stderr-filters", 0, "TEXT,..", "",
+    {I::kDuplicateStderrFilters, G::kOutput, "duplicate-stderr-filters", 0, "T,..", "",
      "The same for stderr", ""},
     {I::kEventLogHandler, G::kOutput, "event-log-handler", 0, "H", "null",
-     "null, or console: a JSON line for each change of state", ""},
+     "null, or console: a JSON line for each change of state", "", C::kLaunch, "null console"},
     {I::kVerbose, G::kOutput, "verbose", 'v', "", "", "Say more about what ddlaunch does", "",
      C::kBoth},
     {I::kQuiet, G::kOutput, "quiet", 'q', "", "", "Say only what went wrong", ""},
@@ -96,15 +99,16 @@ constexpr FlagSpec kFlags[] = {
     {I::kBaseLr, G::kPlan, "base-lr", 0, "RATE", "", "Learning rate at --base-batch-size", ""},
     {I::kBaseBatchSize, G::kPlan, "base-batch-size", 0, "N", "",
      "Global batch that --base-lr is meant for", ""},
-    {I::kLrScaling, G::kPlan, "lr-scaling", 0, "RULE", "none", "none, linear or sqrt", ""},
+    {I::kLrScaling, G::kPlan, "lr-scaling", 0, "RULE", "none", "none, linear or sqrt", "",
+     C::kLaunch, "none linear sqrt"},
     {I::kWarmupSteps, G::kPlan, "warmup-steps", 0, "N", "0", "Optimizer steps of warm-up", ""},
     {I::kPrintCompletion, G::kOther, "print-completion", 0, "SHELL", "",
-     "A script that completes ddlaunch's flags: bash or zsh", ""},
+     "A script that completes ddlaunch's flags: bash or zsh", "", C::kLaunch, "bash zsh"},
     {I::kHelp, G::kOther, "help", 'h', "", "", "This text", "", C::kBoth},
     {I::kVersion, G::kOther, "version", 0, "", "", "ddlaunch's version", ""},
     {I::kMonitorInterval, G::kIgnored, "monitor-interval", 0, "S", "0.1", "nothing polls here", ""},
     {I::kStartMethod, G::kIgnored, "start-method", 0, "M", "spawn", "workers are always spawned",
-     ""},
+     "", C::kLaunch, "spawn fork forkserver"},
     {I::kExitBarrierTimeout, G::kIgnored, "exit-barrier-timeout", 0, "S", "300",
      "every node hears the job's result at once", "TORCH_ELASTIC_EXIT_BARRIER_TIMEOUT"},
     {I::kLogsSpecs, G::kRefused, "logs-specs", 0, "NAME", "", "", ""},
@@ -154,6 +158,36 @@ const FlagSpec* FindShortFlag(char short_name, Command command) {
         return flag.short_name == short_name && flag.BelongsTo(command);
       });
   return it == std::end(kFlags) || short_name == 0 ? nullptr : it;
+}
+
+std::vector<std::string_view> ChoicesOf(const FlagSpec& flag) {
+  std::vector<std::string_view> words;
+  for (std::string_view left = flag.choices; !left.empty();) {
+    const std::size_t end = std::min(left.find(' '), left.size());
+    words.push_back(left.substr(0, end));
+    left.remove_prefix(std::min(end + 1, left.size()));
+  }
+  return words;
+}
+
+bool IsTorchruns(const FlagSpec& flag) {
+  switch (flag.id) {
+    case FlagId::kListen:
+    case FlagId::kRdzvTokenFile:
+    case FlagId::kWorkerStore:
+    case FlagId::kEnv:
+    case FlagId::kVerbose:
+    case FlagId::kQuiet:
+    case FlagId::kVersion:
+      return false;
+    default:
+      return flag.group != FlagGroup::kPlan;
+  }
+}
+
+bool ReadsVariables(const FlagSpec& flag) {
+  return flag.id != FlagId::kHelp && flag.id != FlagId::kVersion &&
+         flag.id != FlagId::kPrintCompletion;
 }
 
 std::string PetVariable(const FlagSpec& flag) {

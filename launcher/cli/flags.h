@@ -96,12 +96,17 @@ struct FlagSpec {
   std::string_view other_variable;
   enum class Of : std::uint8_t { kLaunch, kCoordinator, kBoth };
   Of command = Of::kLaunch;
+  // The words that a value may be, or be made of, with spaces between; empty: there
+  // is no such list. A number may be allowed too.
+  std::string_view choices = {};
 
   [[nodiscard]] bool BelongsTo(Command asked) const {
     return command == Of::kBoth ||
            (command == Of::kCoordinator) == (asked == Command::kCoordinator);
   }
   [[nodiscard]] bool takes_value() const { return !value_name.empty(); }
+  // "NAME,..": several, with commas between them.
+  [[nodiscard]] bool takes_list() const { return value_name.ends_with(",.."); }
 };
 
 // Every flag, in the order of FlagId.
@@ -115,6 +120,14 @@ const FlagSpec* FindFlag(std::string_view name, Command command);
 // argparse would complete it.
 std::vector<const FlagSpec*> FlagsStartingWith(std::string_view prefix, Command command);
 const FlagSpec* FindShortFlag(char short_name, Command command);
+
+// The words of flag.choices.
+std::vector<std::string_view> ChoicesOf(const FlagSpec& flag);
+
+// It is one of torchrun's too; the others are ddlaunch's own.
+bool IsTorchruns(const FlagSpec& flag);
+// False for what is asked for on the command line only, such as help.
+bool ReadsVariables(const FlagSpec& flag);
 
 // "PET_NPROC_PER_NODE": where the flag's default comes from, as in torchrun.
 std::string PetVariable(const FlagSpec& flag);

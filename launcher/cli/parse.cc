@@ -16,6 +16,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "agent/base/status_macros.h"
+#include "launcher/cli/completion.h"
 #include "launcher/cli/coordinator.h"
 #include "launcher/cli/flags.h"
 #include "launcher/cli/help.h"
@@ -200,6 +201,11 @@ absl::StatusOr<ParseResult> ParseCommandLine(const std::vector<std::string>& arg
   }
   if (arguments.Find(FlagId::kVersion) != nullptr) {
     return PrintAndExit{VersionText()};
+  }
+  DDL_ASSIGN_OR_RETURN(const std::optional<std::string> completion,
+                       ReadFlag(arguments, FlagId::kPrintCompletion, CompletionScript));
+  if (completion.has_value()) {
+    return PrintAndExit{*completion};
   }
   LaunchCommand command;
   LaunchConfig& config = command.config;

@@ -253,7 +253,9 @@ absl::StatusOr<ResolvedProgram> ResolveProgram(const std::string& program,
   }
   if (mode == ProgramMode::kDetect && program.ends_with(".py")) {
     DDL_RETURN_IF_ERROR(CheckScript(program, places.cwd));
-    return ByPython({}, program, args, places, environment);
+    // Python would take -x.py for a flag of its own.
+    const std::string script = program.starts_with('-') ? "./" + program : program;
+    return ByPython({}, script, args, places, environment);
   }
   std::string path = Absolute(program, places.cwd);
   if (program.find('/') == std::string::npos) {

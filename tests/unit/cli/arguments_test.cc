@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
 
 namespace ddl::cli {
 namespace {
@@ -118,6 +119,26 @@ TEST(Arguments, AmbiguousBeginning_IsRefusedWithTheCandidates) {
                     HasSubstr("--log-line-prefix-template"), HasSubstr("--logs-specs")));
 }
 
+TEST(Arguments, BeginningThatOnlyOneOfTorchrunsFlagsHas_IsThatFlag) {
+  EXPECT_EQ(TextOf(Scan({"--max=3", "p"}), FlagId::kMaxRestarts), "3");  // not --max-micro-...
+  EXPECT_EQ(TextOf(Scan({"--max-m=3", "p"}), FlagId::kMaxMicroBatchSize), "3");
+  EXPECT_THAT(ScanError({"--v", "p"}), HasSubstr("--v is ambiguous"));
+}
+
+TEST(Arguments, ValueThatLooksLikeTheNextFlag_IsAskedFor) {
+  EXPECT_THAT(ScanError({"--role", "--nnodes=1", "p"}),
+              AllOf(HasSubstr("--role needs a value (NAME)"), HasSubstr("--role=--nnodes=1")));
+  EXPECT_THAT(ScanError({"-r", "-m", "p"}), HasSubstr("-r needs a value"));
+  EXPECT_THAT(ScanError({"--role", "--", "p"}), HasSubstr("--role needs a value"));
+  for (const char* const value : {"-1", "-.5", "-1.5", "-", "-a b", ""}) {
+    EXPECT_EQ(TextOf(Scan({"--role", value, "p"}), FlagId::kRole), value);
+  }
+  for (const char* const value : {"-x", "-1.", "-.", "--", "-1e3"}) {
+    ScanError({"--role", value, "p"});
+    EXPECT_EQ(TextOf(Scan({absl::StrCat("--role=", value), "p"}), FlagId::kRole), value);
+  }
+}
+
 TEST(Arguments, UnknownFlag_IsRefusedWithTheNearest) {
   EXPECT_THAT(ScanError({"--nproc-per-nodes=4", "p"}),
               AllOf(HasSubstr("--nproc-per-nodes: no such flag"),
@@ -162,6 +183,7 @@ TEST(Arguments, EmptyVariable_CountsAsUnset) {
 
 TEST(Arguments, HelpVariable_IsNotRead) {
   EXPECT_EQ(Scan({"p"}, {{"PET_HELP", "1"}}).Find(FlagId::kHelp), nullptr);
+  EXPECT_EQ(Scan({"p"}, {{"PET_PRINT_COMPLETION", "zsh"}}).Find(FlagId::kPrintCompletion), nullptr);
 }
 
 TEST(Arguments, NoProgram_IsNoProgram) {

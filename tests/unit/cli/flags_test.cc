@@ -15,7 +15,9 @@
 namespace ddl::cli {
 namespace {
 
+using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::IsEmpty;
 
 TEST(Flags, Table_IsInTheOrderOfTheEnum) {
   for (std::size_t i = 0; i < AllFlags().size(); ++i) {
@@ -48,6 +50,13 @@ TEST(Flags, FlagOfAnotherCommand_IsNotFound) {
   EXPECT_EQ(FindFlag("nnodes", Command::kCoordinator), nullptr);
   EXPECT_EQ(FindShortFlag('m', Command::kCoordinator), nullptr);
   EXPECT_EQ(FindFlag("rdzv-conf", Command::kLaunch), FindFlag("rdzv-conf", Command::kCoordinator));
+}
+
+TEST(Flags, ChoicesOf_AreTheWords) {
+  EXPECT_THAT(ChoicesOf(Flag(FlagId::kLrScaling)), ElementsAre("none", "linear", "sqrt"));
+  EXPECT_THAT(ChoicesOf(Flag(FlagId::kRdzvId)), IsEmpty());
+  EXPECT_TRUE(Flag(FlagId::kEnv).takes_list());
+  EXPECT_FALSE(Flag(FlagId::kLrScaling).takes_list());
 }
 
 TEST(Flags, NearestFlag_ASlip_IsFound) {

@@ -5,6 +5,8 @@
 #include <limits>
 #include <memory>
 
+#include "absl/strings/str_cat.h"
+#include "launcher/cli/flags.h"
 #include "launcher/exit_code.h"
 #include "tests/unit/cli/cli_fixture.h"
 
@@ -16,7 +18,7 @@ using testing::Contains;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
-
+using testing::Not;
 using testing::StartsWith;
 
 class ParseLine : public CliTest {
@@ -48,6 +50,34 @@ TEST_F(ParseLine, NoProgram_IsAUsageError) {
     EXPECT_EQ(ExitCodeFor(status), 2);
     EXPECT_THAT(std::string(status.message()), HasSubstr("no program given"));
   }
+}
+
+TEST_F(ParseLine, WordsInTheTable_AreTheOnesThatAreAccepted) {
+  for (const FlagSpec& flag : AllFlags()) {
+    const bool is_of_launch = flag.BelongsTo(Command::kLaunch);
+    if (flag.choices.empty() || !is_of_launch || flag.id == FlagId::kPrintCompletion) {
+      continue;
+    }
+    const std::string name = absl::StrCat("--", std::string(flag.name), "=");
+    for (const std::string_view word : ChoicesOf(flag)) {
+      const std::string text =
+          absl::StrCat(name, std::string(word), word.ends_with('=') ? "1" : "");
+      const absl::Status status = Parse({text, "/bin/true"}).status();
+      // A word may be right and still ask for what this host or line has not.
+      EXPECT_THAT(std::string(status.message()), Not(HasSubstr("must be"))) << text;
+      EXPECT_THAT(std::string(status.message()), Not(HasSubstr("no such"))) << text;
+    }
+    EXPECT_THAT(UsageError({name + "bogus"}), StartsWith(name + "bogus")) << flag.name;
+  }
+}
+
+TEST_F(ParseLine, PrintCompletion_IsPrintedWithoutAProgram) {
+  for (const char* const shell : {"bash", "zsh"}) {
+    const auto result = Parse({"--print-completion", shell, "--bogus"});
+    ASSERT_TRUE(result.ok()) << result.status();
+    EXPECT_THAT(std::get<PrintAndExit>(*result).text, HasSubstr("--nproc-per-node="));
+  }
+  EXPECT_THAT(UsageError({"--print-completion=tcsh"}), HasSubstr("bash and zsh"));
 }
 
 // ---- workers ------------------------------------------------------------------

@@ -61,6 +61,11 @@ TEST_F(Program, MissingScript_IsNotFound) {
   EXPECT_THAT(Refused({"none.py"}, kNotFound), AllOf(HasSubstr("none.py"), HasSubstr("/cwd")));
 }
 
+TEST_F(Program, ScriptThatLooksLikeAFlag_IsNoFlagOfPython) {
+  WriteFile("cwd/-x.py", "", false);
+  EXPECT_THAT(Argv({"--", "-x.py", "a"}), ElementsAre(python_, "-u", "./-x.py", "a"));
+}
+
 TEST_F(Program, Module_RunsByDashM) {  // 5
   EXPECT_THAT(Argv({"-m", "pkg.mod", "a"}), ElementsAre(python_, "-u", "-m", "pkg.mod", "a"));
 }
