@@ -228,7 +228,8 @@ class Job {
 
   // ---- job_rounds.cc
   void On(Turn& turn, const WorkerFailed& failed);
-  void NoteFurtherFailure(Turn& turn, WorkerFailure failure);
+  void NoteFurtherFailure(Turn& turn, const AgentRef& from, WorkerFailure failure,
+                          Instant happened_at);
   [[nodiscard]] std::string DescribeAndWhatFollows(const WorkerFailure& failure) const;
   [[nodiscard]] JobDone MakeFailed(const WorkerFailure& failure) const;
   void On(Turn& turn, const WorkersSucceeded& succeeded);

@@ -9,6 +9,14 @@
 
 namespace ddl::core {
 
+namespace {
+
+// A worker's exit may be read late, and its traceback was written before its exit.
+// What is older than this comes of a clock that was set meanwhile.
+constexpr Duration kMaxFailureAge = std::chrono::minutes(10);
+
+}  // namespace
+
 // ---- running ----------------------------------------------------------------
 
 void Job::On(Turn& turn, const WorkerFailed& failed) {
@@ -20,8 +28,10 @@ void Job::On(Turn& turn, const WorkerFailed& failed) {
   if (failure.host.empty()) {
     failure.host = member->host;
   }
+  const Instant happened_at =
+      turn.now - std::clamp<Duration>(failed.age, Duration::zero(), kMaxFailureAge);
   if (state_ == State::kStopping) {
-    NoteFurtherFailure(turn, std::move(failure));
+    NoteFurtherFailure(turn, failed.agent, std::move(failure), happened_at);
     return;
   }
   std::optional<JobDone> result;
@@ -31,26 +41,34 @@ void Job::On(Turn& turn, const WorkerFailed& failed) {
   const std::string text = DescribeAndWhatFollows(failure);
   round_->failure_from = failed.agent.incarnation;
   BeginStop(turn, Reason::kWorkerFailed, text, std::move(failure), std::move(result));
+  if (round_.has_value() && round_->stopping.has_value()) {
+    round_->stopping->caused_at = happened_at;
+  }
 }
 
-// The first to be heard of is the root cause, unless it blames a peer and one
-// comes that does not: a rank that failed may take longer to end than those whose
-// connections it broke.
-void Job::NoteFurtherFailure(Turn& turn, WorkerFailure failure) {
+// The first to be heard of is the root cause, unless one comes that does not blame
+// a peer while it does, or one of the same kind that happened before it: a rank
+// that failed may take longer to end than those whose connections it broke.
+void Job::NoteFurtherFailure(Turn& turn, const AgentRef& from, WorkerFailure failure,
+                             Instant happened_at) {
   Stopping& stopping = *round_->stopping;
   if (stopping.message.root_cause == failure) {
     return;  // said again after a reconnect
   }
   ++round_->num_secondary_failures;
-  const bool replaces = stopping.message.root_cause.has_value() &&
-                        stopping.message.root_cause->blames_peer && !failure.blames_peer;
+  const std::optional<WorkerFailure>& cause = stopping.message.root_cause;
+  const bool replaces = cause.has_value() && (cause->blames_peer != failure.blames_peer
+                                                  ? cause->blames_peer
+                                                  : happened_at < stopping.caused_at);
   if (!replaces) {
     Say(turn, Reason::kWorkerFailed, absl::StrCat("secondary: ", Describe(failure)));
     return;
   }
   Say(turn, Reason::kWorkerFailed,
-      absl::StrCat("the root cause is another: ", Describe(failure), "; that of rank ",
-                   stopping.message.root_cause->rank, " came of it"));
+      absl::StrCat("the root cause is another: ", Describe(failure), "; that of rank ", cause->rank,
+                   " came after it"));
+  round_->failure_from = from.incarnation;
+  stopping.caused_at = happened_at;
   stopping.message.text = DescribeAndWhatFollows(failure);
   if (stopping.result.has_value() && stopping.result->root_cause.has_value()) {
     stopping.result = MakeFailed(failure);

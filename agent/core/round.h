@@ -33,6 +33,7 @@ struct Stopping {
   RoundStop message;  // what every member was told
   Instant deadline;   // when those that did not answer are given up
   Instant began;
+  Instant caused_at;  // when message.root_cause happened
   std::size_t num_missing = 0;
   // Set: the job ends with it. Else the nodes gather for another round.
   std::optional<JobDone> result;
@@ -53,7 +54,7 @@ struct Round {
   RoundStore store;
   std::size_t num_succeeded = 0;
   std::size_t num_secondary_failures = 0;
-  std::string failure_from;  // the incarnation that told of the first failure
+  std::string failure_from;  // the incarnation that told of the root cause
   std::optional<Stopping> stopping;
 
   // Appends a member with the next node rank and the next global ranks.

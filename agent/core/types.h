@@ -70,6 +70,7 @@ struct WorkerFailure {
   std::string error_text;
   std::string error_file;
   bool blames_peer = false;  // by its own words, another failed before it
+  std::string hint;          // what usually is behind it; may be empty
   friend bool operator==(const WorkerFailure&, const WorkerFailure&) = default;
 };
 
@@ -113,6 +114,7 @@ struct WorkerFailed {
   AgentRef agent;
   std::int64_t round = 0;
   WorkerFailure failure;
+  Duration age{};  // how long ago it happened, when this was sent
 };
 struct WorkersSucceeded {
   AgentRef agent;

@@ -70,6 +70,7 @@ struct ToAgentMessage {
     auto& failed = *out.mutable_worker_failed();
     failed.set_round(event.round);
     *failed.mutable_failure() = FailureToWire(event.failure);
+    failed.set_age_ms(Milliseconds(event.age));
   }
   void operator()(const core::WorkersSucceeded& event) const {
     out.mutable_workers_succeeded()->set_round(event.round);
@@ -177,7 +178,9 @@ absl::StatusOr<core::Event> EventFromWire(const core::AgentRef& agent, AgentMess
     }
     case AgentMessage::kWorkerFailed: {
       DDL_ASSIGN_OR_RETURN(auto failure, FailureFromWire(message.worker_failed().failure()));
-      return core::WorkerFailed{agent, message.worker_failed().round(), std::move(failure)};
+      DDL_ASSIGN_OR_RETURN(const Duration age,
+                           TimeoutFromWire("age_ms", message.worker_failed().age_ms()));
+      return core::WorkerFailed{agent, message.worker_failed().round(), std::move(failure), age};
     }
     case AgentMessage::kWorkersSucceeded:
       return core::WorkersSucceeded{agent, message.workers_succeeded().round()};

@@ -20,6 +20,7 @@ ddlaunch::v1::WorkerFailure FailureToWire(const core::WorkerFailure& failure) {
   out.set_error_text(failure.error_text);
   out.set_error_file(failure.error_file);
   out.set_blames_peer(failure.blames_peer);
+  out.set_hint(failure.hint);
   return out;
 }
 
@@ -27,6 +28,7 @@ absl::StatusOr<core::WorkerFailure> FailureFromWire(const ddlaunch::v1::WorkerFa
   DDL_RETURN_IF_ERROR(CheckSize("host", failure.host(), limits::kMaxHostBytes));
   DDL_RETURN_IF_ERROR(CheckSize("error_text", failure.error_text(), limits::kMaxErrorTextBytes));
   DDL_RETURN_IF_ERROR(CheckSize("error_file", failure.error_file(), limits::kMaxTextBytes));
+  DDL_RETURN_IF_ERROR(CheckSize("hint", failure.hint(), limits::kMaxTextBytes));
   core::WorkerFailure out;
   out.rank = failure.rank();
   out.local_rank = failure.local_rank();
@@ -38,6 +40,7 @@ absl::StatusOr<core::WorkerFailure> FailureFromWire(const ddlaunch::v1::WorkerFa
   out.error_text = failure.error_text();
   out.error_file = failure.error_file();
   out.blames_peer = failure.blames_peer();
+  out.hint = failure.hint();
   return out;
 }
 

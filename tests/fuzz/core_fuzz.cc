@@ -351,6 +351,7 @@ WorkerFailure Play::AnyFailure() {
   failure.local_rank = AnyNumber<std::int32_t>();
   failure.exit_code = AnyNumber<std::int32_t>();
   failure.term_signal = AnyNumber<std::int32_t>();
+  failure.blames_peer = data_.ConsumeBool();
   failure.host = Seldom() ? AnyText() : "";
   failure.error_text = Seldom() ? AnyText() : "";
   return failure;
@@ -362,7 +363,7 @@ Event Play::WordOfRound(int kind) {
   const auto name = [this] { return Seldom() ? AnyText() : std::string("k"); };
   switch (kind) {
     case 0:
-      return WorkerFailed{agent, round, AnyFailure()};
+      return WorkerFailed{agent, round, AnyFailure(), Duration(AnyNumber<std::int64_t>())};
     case 1:
       return WorkersSucceeded{agent, round};
     case 2:

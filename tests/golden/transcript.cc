@@ -126,7 +126,8 @@ bool Transcript::RunOnRound(const Command& command) {
     failure.local_rank = Number32(values, "local", 0);
     failure.exit_code = Number32(values, "exit", 0);
     failure.term_signal = Number32(values, "signal", 0);
-    Give(WorkerFailed{agent, round, failure});
+    failure.blames_peer = values.contains("blames");
+    Give(WorkerFailed{agent, round, failure, ParseSeconds(Text(values, "age", "0s"))});
   } else if (command.verb == "succeeded") {
     Give(WorkersSucceeded{agent, round});
   } else if (command.verb == "stopped") {

@@ -8,6 +8,7 @@
 //   port a 5001                     its master port; `heard a` without one
 //   disconnect a | leave a why=x    the stream broke | goodbye
 //   failed a round=1 rank=1 [local=0] [exit=3] [signal=9]
+//                  [blames=yes] [age=2s]  (it blames a peer; it happened 2 s ago)
 //   succeeded a round=1 | stopped a round=1
 //   put a round=1 key=k value=v | get a round=1 key=k
 //   barrier a round=1 name=x | propose a round=1 batch=64

@@ -289,9 +289,7 @@ void Checker::NoteWord(const Step& step, Agent& agent) {
     return;
   }
   if (const auto* const failed = std::get_if<WorkerFailed>(&step.event)) {
-    if (!job.stop.has_value() && !job.first_failure.has_value()) {
-      job.first_failure = failed->failure;
-    }
+    NoteFailure(step, *failed);
   } else if (std::holds_alternative<WorkersSucceeded>(step.event)) {
     job.succeeded.insert(step.sender);
   } else if (const auto* const stopped = std::get_if<RoundStopped>(&step.event)) {
@@ -308,6 +306,19 @@ void Checker::NoteWord(const Step& step, Agent& agent) {
 }
 
 // A node that was taken out leaves; else the job is to end by this signal.
+// The root cause: who blames nobody before who does, then by when it happened.
+void Checker::NoteFailure(const Step& step, const WorkerFailed& failed) {
+  Job& job = step.job;
+  const Instant at = step.now - failed.age;
+  if (!job.cause.has_value() ? job.stop.has_value()
+                             : std::pair(failed.failure.blames_peer, at) >=
+                                   std::pair(job.cause->blames_peer, job.caused_at)) {
+    return;
+  }
+  job.cause = failed.failure;
+  job.caused_at = at;
+}
+
 void Checker::NoteStop(const Step& step, const StopRequested& stop, Agent& agent) {
   const bool taken_out =
       std::any_of(step.effects.begin(), step.effects.end(), [](const core::Effect& effect) {

@@ -72,7 +72,9 @@ class Checker {
     std::map<std::string, std::set<NodeId>> barriers;
     std::map<std::string, std::string> keys;
     std::optional<core::PlanReply> plan;
-    std::optional<core::WorkerFailure> first_failure;
+    // The round's root cause so far, and when it happened.
+    std::optional<core::WorkerFailure> cause;
+    Instant caused_at;
     std::optional<core::RoundStop> stop;
     Instant stop_at;
     std::optional<core::JobDone> result;
@@ -108,6 +110,7 @@ class Checker {
   void NoteEvent(const Step& step);
   void NoteHello(const Step& step, const core::AgentConnected& hello);
   void NoteWord(const Step& step, Agent& agent);
+  void NoteFailure(const Step& step, const core::WorkerFailed& failed);
   void NoteStop(const Step& step, const core::StopRequested& stop, Agent& agent);
   // A word of the past that must change nothing.
   [[nodiscard]] bool IsStale(const Step& step);

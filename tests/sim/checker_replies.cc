@@ -97,7 +97,14 @@ void Checker::CheckRoundStop(const Step& step, NodeId to, Job& job, const core::
     // hears of that.
     const bool forgiven = job.stop->reason == core::Reason::kWorkerFailed &&
                           stop.reason == core::Reason::kNodeLost && OneIsGone(job);
-    if (!forgiven && (job.stop->reason != stop.reason || job.stop->root_cause != stop.root_cause)) {
+    // The cause may have turned out to be another since the first heard of it.
+    const auto is_cause = [&job](const core::WorkerFailure& failure) {
+      return job.cause.has_value() && job.cause->rank == failure.rank &&
+             job.cause->exit_code == failure.exit_code;
+    };
+    const bool same_cause = job.stop->root_cause.has_value() == stop.root_cause.has_value() &&
+                            (!stop.root_cause.has_value() || is_cause(*stop.root_cause));
+    if (!forgiven && (job.stop->reason != stop.reason || !same_cause)) {
       Fail("two members heard of different causes of one stop");
     }
     return;
@@ -171,8 +178,8 @@ void Checker::CheckResult(const Step& step, Job& job, const core::JobDone& done)
       return;
     case Reason::kWorkerFailed:
     case Reason::kRestartsExhausted:
-      if (!job.first_failure.has_value() || done.exit_code != job.first_failure->exit_code) {
-        Fail("the exit code is not that of the round's first failure");
+      if (!job.cause.has_value() || done.exit_code != job.cause->exit_code) {
+        Fail("the exit code is not that of the round's root cause");
       }
       return;
     case Reason::kStoppedByUser:

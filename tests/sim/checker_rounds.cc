@@ -235,7 +235,7 @@ void Checker::BeginRound(const Step& step, const Starts& starts) {
   job.barriers.clear();
   job.keys.clear();
   job.plan.reset();
-  job.first_failure.reset();
+  job.cause.reset();
   job.stop.reset();
   for (const NodeId node : job.agents) {
     At(node).held.reset();

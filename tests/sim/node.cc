@@ -500,7 +500,10 @@ void Node::NoticeFailure() {
     core::WorkerFailure failure;
     failure.rank = node_rank_;
     failure.exit_code = 1 + static_cast<std::int32_t>(where_.id % 250);
-    Report(core::WorkerFailed{ref_, round_, failure});
+    failure.blames_peer = world_.dice().Chance(50);
+    // What was written to a file lies back longer than what is known by the exit.
+    const Duration age = world_.dice().Chance(50) ? Duration::zero() : world_.dice().Ms(0, 3'000);
+    Report(core::WorkerFailed{ref_, round_, failure, age});
   }
 }
 

@@ -36,6 +36,8 @@ core::WorkerFailure SomeFailure() {
   failure.wall_time_s = 1'700'000'000;
   failure.error_text = "boom";
   failure.error_file = "/tmp/error.json";
+  failure.blames_peer = true;
+  failure.hint = "look there";
   return failure;
 }
 
@@ -81,7 +83,10 @@ TEST(Hello, RoundTrip_KeepsEveryField) {
 TEST(Events, RoundTrip_KeepsEveryField) {
   EXPECT_EQ(Sent(core::AgentHeard{kAgent, 4000}).master_port, 4000U);
   EXPECT_EQ(Sent(core::AgentLeft{kAgent, "done"}).why, "done");
-  EXPECT_EQ(Sent(core::WorkerFailed{kAgent, 2, SomeFailure()}).failure, SomeFailure());
+  const auto failed =
+      Sent(core::WorkerFailed{kAgent, 2, SomeFailure(), std::chrono::milliseconds(70)});
+  EXPECT_EQ(failed.failure, SomeFailure());
+  EXPECT_EQ(failed.age, std::chrono::milliseconds(70));
   EXPECT_EQ(Sent(core::WorkersSucceeded{kAgent, 3}).round, 3);
   EXPECT_EQ(Sent(core::RoundStopped{kAgent, 4}).round, 4);
   const auto written = Sent(core::KeyWritten{kAgent, 5, "k", std::string("\0v", 2)});
