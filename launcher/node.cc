@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <csignal>
+#include <ctime>
 #include <string>
 #include <utility>
 #include <vector>
@@ -17,6 +18,7 @@
 #include "launcher/poll_until.h"
 #include "launcher/signals.h"
 #include "launcher/worker/failure_report.h"
+#include "launcher/worker/outer_error_file.h"
 
 namespace ddl {
 namespace {
@@ -132,6 +134,7 @@ int Node::Run() {
     exit_code = kSignalExitBase + stop_signal_;
   } else {
     log::Error(std::string(status.message()));
+    WriteErrorFile({kExitFailure, std::string(status.message()), std::nullopt});
     if (group_ != nullptr) {
       FlushConsole();
     }
@@ -238,6 +241,7 @@ void Node::OnSignal(int signal, Instant now) {
         " s; a second signal kills them at once)"));
   }
   client_->Send(core::StopRequested{{}, signal, StopsAlone()});
+  told_to_stop_at_ = now;
   group_->Stop(now);
 }
 
@@ -282,7 +286,25 @@ void Node::FlushConsole() {
   }
 }
 
+void Node::WriteErrorFile(const Result& result) const {
+  const std::string path = OuterErrorPath();
+  if (path.empty() || result.exit_code == 0) {
+    return;
+  }
+  std::string content;
+  if (const auto& cause = result.root_cause; cause.has_value()) {
+    const auto own = cause->host == host_ ? error_files_.find(cause->pid) : error_files_.end();
+    content = OuterErrorFile(*cause, own != error_files_.end() ? own->second : "");
+  } else {
+    content = OuterErrorFile(result.text, result.exit_code, std::time(nullptr));
+  }
+  if (const absl::Status written = WriteOuterErrorFile(path, content); !written.ok()) {
+    log::Warn(std::string(written.message()));
+  }
+}
+
 int Node::Leave() {
+  WriteErrorFile(*result_);
   TellOfEnd();
   if (result_->root_cause.has_value()) {
     log::Raw(FormatFailureReport({config_.program_name, *result_->root_cause, failures_}));

@@ -5,6 +5,7 @@
 #define DDLAUNCH_LAUNCHER_NODE_IMPL_H_
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -66,10 +67,13 @@ class Node {
   void OnSignal(int signal, Instant now);
   void OnWorkerExit(const WorkerExit& exit);
   [[nodiscard]] bool FailedBeforeTheStop(const WorkerExit& exit) const;
+  // To the coordinator, with its words if it may be the root cause.
+  void TellFailure(core::WorkerFailure failure, Instant failed_at);
   void OnGroupIdle();
   // To the coordinator, now and again after each reconnect until it is
   // answered: how this round went here.
   void Report(core::Event outcome);
+  void SendOutcome();
 
   void On(const core::Welcome& message);
   void On(const core::Rejected& message);
@@ -101,6 +105,8 @@ class Node {
   void SayChange(const core::RoundStart& message) const;
   [[nodiscard]] bool done() const;
   void FlushConsole();
+  // For whoever started this ddlaunch and wants to know.
+  void WriteErrorFile(const Result& result) const;
   int Leave();
   // A stop signal takes only this node out of the job.
   [[nodiscard]] bool StopsAlone() const {
@@ -126,7 +132,12 @@ class Node {
   bool group_was_running_ = false;
   std::optional<Instant> told_to_stop_at_;  // this round's workers
   std::optional<core::Event> outcome_;
-  std::vector<core::WorkerFailure> failures_;  // this node's, of this round
+  // This node's, of this round: all, the one that the coordinator was to take for
+  // the cause, and where each one's error file is, by its pid.
+  std::vector<core::WorkerFailure> failures_;
+  std::optional<core::WorkerFailure> told_failure_;
+  Instant told_failure_at_{};
+  std::map<std::int64_t, std::string> error_files_;
   int stop_signal_ = 0;
   std::optional<Instant> leave_without_result_at_;
   std::optional<core::WorkerFailure> told_cause_;  // of a round that is not restarted

@@ -27,6 +27,13 @@ Moment MomentNow() {
 
 void Node::Report(core::Event outcome) {
   outcome_ = std::move(outcome);
+  SendOutcome();
+}
+
+void Node::SendOutcome() {
+  if (auto* const failed = std::get_if<core::WorkerFailed>(&*outcome_); failed != nullptr) {
+    failed->age = MonotonicNow() - told_failure_at_;
+  }
   client_->Send(*outcome_);
 }
 
@@ -40,7 +47,7 @@ void Node::On(const core::Welcome& message) {
                            core::InSeconds(config_.heartbeat_timeout)));
   }
   if (outcome_.has_value()) {
-    client_->Send(*outcome_);
+    SendOutcome();
   }
   if (stop_signal_ != 0) {
     client_->Send(core::StopRequested{{}, stop_signal_, StopsAlone()});
@@ -59,6 +66,8 @@ void Node::On(const core::RoundStart& message) {
   waiting_.reset();
   state_ = State::kRunning;
   failures_.clear();
+  told_failure_.reset();
+  error_files_.clear();
   told_to_stop_at_.reset();
   outcome_.reset();
   told_cause_.reset();
@@ -81,28 +90,56 @@ void Node::On(const core::RoundStart& message) {
     WorkerExit exit;
     exit.rank = info.first_rank;
     exit.wall_time_s = std::time(nullptr);
+    exit.ended_at = exit.failed_at = MonotonicNow();
     exit.exit_code = ExitCodeFor(status);
     exit.error_text = std::string(status.message());
     OnWorkerExit(exit);
   }
 }
 
-// It had its exception before the round was over, and was still on its way out.
+// Before its round was over it had ended, or had its exception and was still on its
+// way out.
 bool Node::FailedBeforeTheStop(const WorkerExit& exit) const {
-  return state_ == State::kStopping && !exit.ok() && told_to_stop_at_.has_value() &&
-         exit.stderr_at < *told_to_stop_at_ + kReadingDelay && TellsOfException(exit.error_text) &&
-         !TellsOfSignal(exit.error_text);
+  if (state_ != State::kStopping || exit.ok() || !told_to_stop_at_.has_value()) {
+    return false;
+  }
+  const bool had_exception =
+      exit.failed_at < *told_to_stop_at_ || exit.stderr_at < *told_to_stop_at_ + kReadingDelay;
+  return exit.ended_at < *told_to_stop_at_ ||
+         (had_exception && TellsOfException(exit.error_text) && !TellsOfSignal(exit.error_text));
+}
+
+// The coordinator chooses by the same rule among the nodes' choices.
+void Node::TellFailure(core::WorkerFailure failure, Instant failed_at) {
+  const bool may_be_cause =
+      !told_failure_.has_value() || std::pair(failure.blames_peer, failed_at) <
+                                        std::pair(told_failure_->blames_peer, told_failure_at_);
+  if (!may_be_cause) {
+    failure.error_text.clear();  // it is only counted
+    client_->Send(core::WorkerFailed{{}, round_, std::move(failure), MonotonicNow() - failed_at});
+    return;
+  }
+  told_failure_ = failure;
+  told_failure_at_ = failed_at;
+  core::WorkerFailed failed{{}, round_, std::move(failure), MonotonicNow() - failed_at};
+  if (state_ == State::kRunning) {
+    Report(std::move(failed));
+  } else {
+    client_->Send(std::move(failed));
+  }
 }
 
 void Node::OnWorkerExit(const WorkerExit& exit) {
   if (FailedBeforeTheStop(exit)) {
     TellOfExit(EventState::kFailed, exit);
     core::WorkerFailure failure = ToFailure(exit, host_);
-    if (std::exchange(failure.term_signal, 0) != 0) {
+    if (exit.ended_at >= *told_to_stop_at_ && std::exchange(failure.term_signal, 0) != 0) {
       failure.exit_code = kExitFailure;  // as it would have ended without our signal
+      failure.hint.clear();
     }
+    error_files_[exit.pid] = exit.error_path;
     failures_.push_back(failure);
-    client_->Send(core::WorkerFailed{{}, round_, std::move(failure)});
+    TellFailure(std::move(failure), exit.failed_at);
     return;
   }
   // Once the round is over we end the workers ourselves: by these two signals.
@@ -119,19 +156,14 @@ void Node::OnWorkerExit(const WorkerExit& exit) {
   if ((exit.ok() && !left_group.has_value()) || by_us) {
     return;
   }
+  error_files_[exit.pid] = exit.error_path;
   failures_.push_back(ToFailure(exit, host_));
   if (left_group.has_value()) {
     failures_.back().error_text =
         "it left with 0 in the middle of the work: its peers wait for it in group " + *left_group;
   }
-  // Of several, the first; and the first that blames nobody.
-  const bool first = failures_.size() == 1;
-  const bool first_own =
-      !failures_.back().blames_peer &&
-      std::all_of(failures_.begin(), failures_.end() - 1,
-                  [](const core::WorkerFailure& earlier) { return earlier.blames_peer; });
-  if (state_ == State::kRunning && (first || first_own)) {
-    Report(core::WorkerFailed{{}, round_, failures_.back()});
+  if (state_ == State::kRunning) {
+    TellFailure(failures_.back(), exit.failed_at);
   }
 }
 
@@ -180,7 +212,7 @@ void Node::On(const core::RoundStop& message) {
   }
   round_ = message.round;  // perhaps one whose start was lost with a stream
   state_ = State::kStopping;
-  told_to_stop_at_ = MonotonicNow();
+  told_to_stop_at_ = told_to_stop_at_.value_or(MonotonicNow());
   if (!message.will_restart) {
     told_cause_ = message.root_cause;
   }

@@ -18,6 +18,7 @@ core::WorkerFailure ToFailure(const WorkerExit& exit, const std::string& host) {
   failure.wall_time_s = exit.wall_time_s;
   failure.error_text = exit.error_text;
   failure.error_file = exit.error_file;
+  failure.hint = exit.hint;
   // SIGPIPE: it wrote to a peer that had gone.
   failure.blames_peer = exit.term_signal == SIGPIPE || BlamesPeer(exit.error_text);
   return failure;

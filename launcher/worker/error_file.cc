@@ -3,10 +3,13 @@
 
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
+#include <charconv>
 #include <cstddef>
 #include <nlohmann/json.hpp>
 #include <string_view>
+#include <utility>
 
 #include "agent/base/limits.h"
 #include "agent/base/unique_fd.h"
@@ -38,29 +41,30 @@ json ObjectAt(const json& object, const char* key) {
   return it != object.end() ? *it : json();
 }
 
-}  // namespace
-
-std::string ParseErrorFile(const std::string& content) {
-  const json root = json::parse(content, nullptr, /*allow_exceptions=*/false);
-  const json message = ObjectAt(root, "message");
-  std::string text = message.is_string() ? message.get<std::string>() : TextAt(message, "message");
-  const std::string stack = TextAt(ObjectAt(message, "extraInfo"), "py_callstack");
-  if (!stack.empty()) {
-    text = stack.find(text) != std::string::npos ? stack : text + "\n" + stack;
+// A number, or one as text, as torch writes it.
+std::optional<std::int64_t> SecondsAt(const json& object, const char* key) {
+  const json value = ObjectAt(object, key);
+  if (value.is_number_integer()) {
+    return value.get<std::int64_t>();
   }
-  while (!text.empty() && text.back() == '\n') {
-    text.pop_back();
+  const std::string text = TextAt(object, key);
+  std::int64_t seconds = 0;
+  const auto result = std::from_chars(text.data(), text.data() + text.size(), seconds);
+  if (text.empty() || result.ec != std::errc() || result.ptr != text.data() + text.size()) {
+    return std::nullopt;
   }
-  return CleanText(text, limits::kMaxErrorTextBytes);
+  return seconds;
 }
 
-std::string ReadErrorFile(const std::string& path) {
+// Its content, and when it was changed last; nothing for what is no file, or too
+// large.
+std::optional<std::pair<std::string, WallTime>> ReadFile(const std::string& path) {
   // Non-blocking: a worker may have put a FIFO there.
   const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   struct stat info {};
   if (!fd.valid() || ::fstat(fd.get(), &info) != 0 || !S_ISREG(info.st_mode) ||
       static_cast<std::size_t>(info.st_size) > kMaxFileBytes) {
-    return {};
+    return std::nullopt;
   }
   std::string content(static_cast<std::size_t>(info.st_size), '\0');
   std::size_t done = 0;
@@ -72,7 +76,63 @@ std::string ReadErrorFile(const std::string& path) {
     done += static_cast<std::size_t>(n);
   }
   content.resize(done);
-  return ParseErrorFile(content);
+  const auto modified =
+      std::chrono::seconds(info.st_mtim.tv_sec) + std::chrono::nanoseconds(info.st_mtim.tv_nsec);
+  return std::pair(std::move(content),
+                   WallTime(std::chrono::duration_cast<WallTime::duration>(modified)));
+}
+
+}  // namespace
+
+ErrorFile ParseErrorFile(const std::string& content) {
+  const json root = json::parse(content, nullptr, /*allow_exceptions=*/false);
+  const json message = ObjectAt(root, "message");
+  const json extra = ObjectAt(message, "extraInfo");
+  std::string text = message.is_string() ? message.get<std::string>() : TextAt(message, "message");
+  const std::string stack = TextAt(extra, "py_callstack");
+  if (!stack.empty()) {
+    text = stack.find(text) != std::string::npos ? stack : text + "\n" + stack;
+  }
+  while (!text.empty() && text.back() == '\n') {
+    text.pop_back();
+  }
+  ErrorFile file;
+  file.text = CleanText(text, limits::kMaxErrorTextBytes);
+  file.timestamp_s =
+      message.is_string() ? SecondsAt(root, "timestamp") : SecondsAt(extra, "timestamp");
+  return file;
+}
+
+WallTime WrittenAt(std::optional<std::int64_t> timestamp_s, WallTime modified_at) {
+  // Other values are no time: the sum must not overflow.
+  constexpr std::int64_t kLatest = std::int64_t{1} << 33U;  // the year 2242
+  if (!timestamp_s.has_value() || *timestamp_s <= 0 || *timestamp_s > kLatest) {
+    return modified_at;
+  }
+  // torch makes the text, timestamp and all, just before it writes the file.
+  constexpr auto kWriting = std::chrono::seconds(1);
+  const WallTime second{std::chrono::seconds(*timestamp_s)};
+  const WallTime next = second + std::chrono::seconds(1);
+  return modified_at >= second && modified_at < next + kWriting
+             ? modified_at
+             : next - std::chrono::milliseconds(1);
+}
+
+ErrorFile ReadErrorFile(const std::string& path) {
+  const auto read = ReadFile(path);
+  if (!read.has_value()) {
+    return {};
+  }
+  ErrorFile file = ParseErrorFile(read->first);
+  if (!file.text.empty()) {
+    file.written_at = WrittenAt(file.timestamp_s, read->second);
+  }
+  return file;
+}
+
+std::string RawErrorFile(const std::string& path) {
+  auto read = ReadFile(path);
+  return read.has_value() ? std::move(read->first) : "";
 }
 
 }  // namespace ddl

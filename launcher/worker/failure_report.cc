@@ -25,26 +25,6 @@ std::string TimeText(std::int64_t wall_time_s) {
   return text.data();
 }
 
-// What usually is behind it, for signals whose cause is not in the program's
-// own output.
-std::string_view Hint(int signal) {
-  switch (signal) {
-    case SIGKILL:
-      return "Was it the out-of-memory killer? Look at `dmesg` and the container's memory limit.";
-    case SIGBUS:
-      return "Often a full /dev/shm: look at `df -h /dev/shm`; containers need --shm-size or "
-             "--ipc=host.";
-    case SIGSEGV:
-      return "A crash in native code: `ulimit -c unlimited` keeps a core file; Python shows the "
-             "stack with PYTHONFAULTHANDLER=1.";
-    case SIGABRT:
-      return "The program ended itself: a failed assertion or an uncaught C++ exception, see its "
-             "last lines.";
-    default:
-      return {};
-  }
-}
-
 void AppendIndented(std::string_view text, std::string_view indent, std::string& out) {
   while (!text.empty()) {
     const std::size_t end = std::min(text.find('\n'), text.size());
@@ -67,9 +47,9 @@ void AppendReason(const core::WorkerFailure& failure, std::string& out) {
                     SignalName(failure.term_signal) + ") received by PID " +
                     std::to_string(failure.pid),
                 out);
-    if (const std::string_view hint = Hint(failure.term_signal); !hint.empty()) {
-      AppendField("hint", hint, out);
-    }
+  }
+  if (!failure.hint.empty()) {
+    AppendField("hint", failure.hint, out);
   }
   if (failure.error_text.empty()) {
     if (failure.term_signal == 0) {
@@ -77,7 +57,9 @@ void AppendReason(const core::WorkerFailure& failure, std::string& out) {
     }
     return;
   }
-  const bool from_stderr = failure.error_file.empty();
+  // Not every error file is kept, and named.
+  const bool from_stderr =
+      failure.error_file.empty() && !failure.error_text.starts_with("Traceback (");
   out.append(failure.term_signal != 0 ? "  last lines :\n"
              : from_stderr            ? "  traceback : last lines of stderr\n"
                                       : "  traceback :\n");

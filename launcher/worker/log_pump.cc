@@ -182,7 +182,12 @@ void LogPump::Thread::Do(AddCommand& command) {
 void LogPump::Thread::Do(DrainCommand& command) {
   DrainedWorker drained = streams_.Drain(command.worker);
   if (!command.error_file.empty()) {
-    drained.error_text = ReadErrorFile(command.error_file);
+    ErrorFile file = ReadErrorFile(command.error_file);
+    drained.error_text = std::move(file.text);
+    drained.error_timestamp_s = file.timestamp_s;
+    // From the wall's clock to the monotonic one: both are read at this moment.
+    const WallTime now = std::chrono::system_clock::now();
+    drained.error_at = MonotonicNow() - (now - file.written_at.value_or(now));
   }
   {
     const std::lock_guard lock(mutex_);

@@ -16,6 +16,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -50,6 +51,8 @@ struct DrainedWorker {
   std::string stderr_tail;  // bytes, the last few kilobytes
   Instant stderr_at{};      // when the last of them came
   std::string error_text;   // from its error file; empty: none
+  Instant error_at{};       // when that was written, and the file's own word for it
+  std::optional<std::int64_t> error_timestamp_s;
 };
 
 class LogPump {

@@ -11,6 +11,7 @@
 
 #include "agent/base/limits.h"
 #include "launcher/exit_code.h"
+#include "launcher/worker/failure_hint.h"
 #include "launcher/worker/text.h"
 
 namespace ddl {
@@ -40,6 +41,7 @@ void RoundWorkers::Begin() {
   alive_.clear();
   ended_.clear();
   start_failed_ = false;
+  memory_ = ReadMemoryFacts();
 }
 
 void RoundWorkers::Add(WorkerId id, const WorkerExit& exit, std::string error_file,
@@ -48,6 +50,7 @@ void RoundWorkers::Add(WorkerId id, const WorkerExit& exit, std::string error_fi
   worker.exit = exit;
   worker.error_file = std::move(error_file);
   worker.error_file_kept = error_file_kept;
+  worker.added_at = MonotonicNow();
   alive_.insert(id);
 }
 
@@ -81,6 +84,7 @@ void RoundWorkers::TakeSpawnFailed(WorkerId id, const absl::Status& status) {
   WorkerExit& exit = it->second.exit;
   exit.exit_code = StartExitCode(status);
   exit.wall_time_s = WallTimeS();
+  exit.ended_at = exit.failed_at = MonotonicNow();
   exit.error_text = CleanText(std::string(status.message()), limits::kMaxErrorTextBytes);
   Report(it);
 }
@@ -108,6 +112,8 @@ bool RoundWorkers::TakeExit(const SupervisorEvent& event, Instant now) {
   worker.state = State::kExited;
   worker.exit.pid = event.pid;
   worker.exit.wall_time_s = event.wall_time_s;
+  worker.exit.ended_at = Instant(Duration(event.ended_at_ns));
+  worker.exit.failed_at = worker.exit.ended_at;
   if (WIFSIGNALED(event.status)) {
     worker.exit.term_signal = WTERMSIG(event.status);
   } else {
@@ -128,11 +134,19 @@ void RoundWorkers::TakeLeftBehind(const SupervisorEvent& event, const std::strin
   exit.pid = event.pid;
   exit.term_signal = SIGKILL;
   exit.wall_time_s = WallTimeS();
+  exit.ended_at = exit.failed_at = MonotonicNow();
   exit.error_text = text;
   Report(it);
 }
 
 // The paths and texts go to other nodes, in messages of bounded size.
+void RoundWorkers::AddHint(WorkerExit& exit) const {
+  if (!exit.ok()) {
+    exit.hint = FailureHint({exit.exit_code, exit.term_signal, exit.error_text}, memory_,
+                            ReadMemoryFacts());
+  }
+}
+
 void RoundWorkers::FillFailure(Worker& worker, const DrainedWorker& drained) {
   WorkerExit& exit = worker.exit;
   exit.error_text = drained.error_text;
@@ -140,8 +154,16 @@ void RoundWorkers::FillFailure(Worker& worker, const DrainedWorker& drained) {
   if (exit.error_text.empty()) {
     exit.error_text =
         CleanText(LastLines(drained.stderr_tail, kErrorLines), limits::kMaxErrorTextBytes);
-  } else if (worker.error_file_kept) {
-    exit.error_file = CleanText(worker.error_file, limits::kMaxTextBytes);
+  } else {
+    exit.error_path = worker.error_file;
+    if (worker.error_file_kept) {
+      exit.error_file = CleanText(worker.error_file, limits::kMaxTextBytes);
+    }
+    // Unless the clock was set meanwhile.
+    if (drained.error_at >= worker.added_at && drained.error_at < exit.ended_at) {
+      exit.failed_at = drained.error_at;
+      exit.wall_time_s = drained.error_timestamp_s.value_or(exit.wall_time_s);
+    }
   }
 }
 
@@ -154,6 +176,7 @@ void RoundWorkers::CollectReports(Instant now) {
     if (!it->second.exit.ok()) {
       FillFailure(it->second, drained);
     }
+    AddHint(it->second.exit);
     Report(it);
   }
   for (; !ended_.empty(); ended_.pop_front()) {
@@ -164,6 +187,7 @@ void RoundWorkers::CollectReports(Instant now) {
     if (now < it->second.report_by) {
       return;
     }
+    AddHint(it->second.exit);
     Report(it);
   }
 }

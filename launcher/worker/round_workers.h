@@ -18,6 +18,7 @@
 #include "absl/status/status.h"
 #include "agent/base/clock.h"
 #include "launcher/worker/log_pump.h"
+#include "launcher/worker/memory_facts.h"
 #include "launcher/worker/supervisor_protocol.h"
 #include "launcher/worker/worker_group.h"
 
@@ -66,11 +67,13 @@ class RoundWorkers {
     WorkerExit exit;
     std::string error_file;
     bool error_file_kept = false;
+    Instant added_at{};
     Instant report_by{};  // kExited: with its output or without
   };
   using Workers = std::map<WorkerId, Worker>;
 
   static void FillFailure(Worker& worker, const DrainedWorker& drained);
+  void AddHint(WorkerExit& exit) const;
   void Report(Workers::iterator it);
 
   LogPump& pump_;
@@ -80,6 +83,7 @@ class RoundWorkers {
   std::deque<WorkerId> ended_;  // in that order
   std::vector<WorkerExit> reports_;
   bool start_failed_ = false;  // and reported
+  MemoryFacts memory_;         // at the round's start
 };
 
 }  // namespace ddl

@@ -391,6 +391,7 @@ void SupervisorProcess::ReapWorker(WorkerId id) {
   event.status = status;
   event.none_left = AnyChildLeft() ? 0 : 1;
   event.wall_time_s = static_cast<std::int64_t>(std::time(nullptr));
+  event.ended_at_ns = MonotonicNow().time_since_epoch().count();
   Answer(event);
 }
 

@@ -70,6 +70,7 @@ struct SupervisorEvent {
   // kExited: neither a worker nor anything started by one is left.
   std::uint32_t none_left = 0;
   std::int64_t wall_time_s = 0;  // kExited: since 1970
+  std::int64_t ended_at_ns = 0;  // kExited: of CLOCK_MONOTONIC
 };
 
 }  // namespace ddl

@@ -57,10 +57,15 @@ struct WorkerExit {
   std::int64_t pid = 0;        // 0: it never ran
   std::int32_t exit_code = 0;  // when term_signal is 0
   std::int32_t term_signal = 0;
-  std::int64_t wall_time_s = 0;  // since 1970
-  std::string error_text;        // error.json's message, or the last stderr lines
-  std::string error_file;        // empty: none was written; both valid UTF-8
-  Instant stderr_at{};           // when it wrote to stderr last
+  std::int64_t wall_time_s = 0;  // since 1970: of its error file, else of its end
+  Instant ended_at{};
+  // When it failed: it may have written its error file long before it ended.
+  Instant failed_at{};
+  std::string error_text;  // error.json's message, or the last stderr lines
+  std::string error_file;  // empty: none was written, or none is kept; both valid UTF-8
+  std::string error_path;  // the same, also if it will not be kept
+  std::string hint;        // what usually is behind the failure; may be empty
+  Instant stderr_at{};     // when it wrote to stderr last
   [[nodiscard]] bool ok() const { return exit_code == 0 && term_signal == 0; }
 };
 

@@ -63,17 +63,19 @@ TEST(FormatFailureReport, Killed_SignalNamedWithHint) {
   FailureReport report;
   report.program = "train_bin";
   report.root_cause = Failure(0, 0, 9);
+  report.root_cause.hint = "It was the out-of-memory killer.";
   const std::string text = FormatFailureReport(report);
   EXPECT_THAT(text, HasSubstr("  traceback : Signal 9 (SIGKILL) received by PID 1000\n"));
-  EXPECT_THAT(text, HasSubstr("out-of-memory killer"));
+  EXPECT_THAT(text, HasSubstr("  hint      : It was the out-of-memory killer.\n"));
   EXPECT_THAT(text, HasSubstr("<NO_OTHER_FAILURES>"));
   EXPECT_THAT(text, HasSubstr("exitcode  : -9 (pid: 1000)"));
 }
 
-TEST(FormatFailureReport, BusError_SharedMemoryHint) {
+TEST(FormatFailureReport, TracebackOfAFileThatIsNotKept_IsNotCalledStderr) {
   FailureReport report;
-  report.root_cause = Failure(0, 0, 7);
-  EXPECT_THAT(FormatFailureReport(report), HasSubstr("/dev/shm"));
+  report.root_cause = Failure(0, 1, 0);
+  report.root_cause.error_text = "Traceback (most recent call last):\nValueError: bad";
+  EXPECT_THAT(FormatFailureReport(report), HasSubstr("  traceback :\n    Traceback (most"));
 }
 
 TEST(FormatFailureReport, SilentFailure_SaysSo) {

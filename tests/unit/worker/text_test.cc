@@ -1,11 +1,9 @@
-// Cleaning and cutting text, and error files.
+// Cleaning and cutting text.
 #include "launcher/worker/text.h"
 
 #include <string>
 
 #include "gtest/gtest.h"
-#include "launcher/worker/error_file.h"
-#include "tests/support/group_harness.h"
 
 namespace ddl {
 namespace {
@@ -55,39 +53,6 @@ TEST(Tail, LongStream_BoundedAndTheEnd) {
   tail.Append(std::string(100, 'x'), Instant{} + std::chrono::seconds(1));
   EXPECT_EQ(tail.last_at(), Instant{} + std::chrono::seconds(1));
   EXPECT_EQ(tail.text(), "xxxxxxxx");
-}
-
-TEST(ParseErrorFile, TorchForm_Traceback) {
-  EXPECT_EQ(ParseErrorFile(R"({"message": {"message": "ValueError: bad",
-      "extraInfo": {"py_callstack": "Traceback:\n  f()\nValueError: bad\n", "timestamp": "1"}}})"),
-            "Traceback:\n  f()\nValueError: bad");
-}
-
-TEST(ParseErrorFile, StackWithoutTheMessage_Both) {
-  EXPECT_EQ(ParseErrorFile(R"({"message":{"message":"m","extraInfo":{"py_callstack":"s"}}})"),
-            "m\ns");
-}
-
-TEST(ParseErrorFile, PlainForms_Message) {
-  EXPECT_EQ(ParseErrorFile(R"({"message": "text", "timestamp": 1})"), "text");
-  EXPECT_EQ(ParseErrorFile(R"({"message": {"message": "text"}})"), "text");
-}
-
-TEST(ParseErrorFile, AnythingElse_Empty) {
-  for (const std::string& content :
-       {std::string(), std::string("{"), std::string("null"), std::string("[1,2]"),
-        std::string("{\"message\": 3}"), std::string("{\"message\": {\"message\": [1]}}"),
-        std::string("{\"message\": null}"), std::string("\xFF\xFE"), std::string(100000, '[')}) {
-    EXPECT_EQ(ParseErrorFile(content), "") << content.substr(0, 40);
-  }
-}
-
-TEST(ReadErrorFile, MissingOrNoRegularFile_Empty) {
-  const test::TemporaryDirectory directory;
-  EXPECT_EQ(ReadErrorFile(directory / "missing"), "");
-  EXPECT_EQ(ReadErrorFile(directory.path()), "");
-  ASSERT_EQ(::mkfifo((directory / "fifo").c_str(), 0600), 0);
-  EXPECT_EQ(ReadErrorFile(directory / "fifo"), "");
 }
 
 }  // namespace

@@ -153,6 +153,30 @@ TEST(WorkerGroup, ErrorFile_PreferredToStderr) {
             harness.group().log_directory() + "/attempt_0/0/error.json");
 }
 
+TEST(WorkerGroup, ErrorFileWrittenBeforeTheEnd_FailedThen) {
+  GroupHarness harness(
+      ShellConfig("echo \"{\\\"message\\\":\\\"m\\\",\\\"timestamp\\\":$(date +%s)}\" > "
+                  "$TORCHELASTIC_ERROR_FILE;"
+                  "sleep 0.3; exit 1",
+                  1));
+  ASSERT_TRUE(harness.Start().ok());
+  ASSERT_TRUE(harness.RunUntilIdle());
+  const WorkerExit& exit = harness.exit_of(0);
+  EXPECT_EQ(exit.error_text, "m");
+  EXPECT_LE(exit.failed_at, exit.ended_at - milliseconds(250));
+  EXPECT_LT(exit.ended_at - exit.failed_at, test::kPatience);
+  EXPECT_FALSE(exit.error_path.empty());
+}
+
+TEST(WorkerGroup, ErrorFileOfAClockThatWasSet_FailedWhenItEnded) {
+  GroupHarness harness(ShellConfig(
+      "echo '{\"message\":\"m\",\"timestamp\":1000}' > $TORCHELASTIC_ERROR_FILE; exit 1", 1));
+  ASSERT_TRUE(harness.Start().ok());
+  ASSERT_TRUE(harness.RunUntilIdle());
+  EXPECT_EQ(harness.exit_of(0).failed_at, harness.exit_of(0).ended_at);
+  EXPECT_GT(harness.exit_of(0).wall_time_s, 1000);
+}
+
 TEST(WorkerGroup, ErrorFilePathNotUtf8_ReportedAsUtf8) {
   const TemporaryDirectory directory;
   LaunchConfig config =

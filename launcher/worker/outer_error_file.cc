@@ -1,0 +1,98 @@
+// In the form that torch/distributed/elastic/multiprocessing/errors reads and
+// writes.
+#include "launcher/worker/outer_error_file.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <nlohmann/json.hpp>
+#include <string_view>
+
+#include "agent/base/unique_fd.h"
+#include "launcher/worker/errno_text.h"
+#include "launcher/worker/error_file.h"
+#include "launcher/worker/failure_report.h"
+#include "launcher/worker/text.h"
+
+namespace ddl {
+namespace {
+
+using nlohmann::json;
+
+constexpr mode_t kFileMode = 0666;
+
+// Everything in it is text; a worker's bytes may be any, so nothing throws.
+std::string Written(const json& value) {
+  return value.dump(-1, ' ', /*ensure_ascii=*/false, json::error_handler_t::replace);
+}
+
+json MessageOf(const std::string& message, const std::string& stack, std::int64_t wall_time_s) {
+  return {{"message", message},
+          {"extraInfo", {{"py_callstack", stack}, {"timestamp", std::to_string(wall_time_s)}}}};
+}
+
+// What to call a failure without an error file.
+std::string MessageFor(const core::WorkerFailure& cause) {
+  if (cause.term_signal != 0) {
+    return "Signal " + std::to_string(cause.term_signal) + " (" + SignalName(cause.term_signal) +
+           ") received by PID " + std::to_string(cause.pid);
+  }
+  return cause.error_text.empty() ? "exited with code " + std::to_string(cause.exit_code)
+                                  : LastLines(cause.error_text, 1);
+}
+
+}  // namespace
+
+std::string OuterErrorFile(const core::WorkerFailure& cause, const std::string& worker_file) {
+  const int code = cause.term_signal != 0 ? -cause.term_signal : cause.exit_code;
+  json passed_up = json::parse(worker_file.empty() ? "" : RawErrorFile(worker_file), nullptr,
+                               /*allow_exceptions=*/false);
+  if (passed_up.is_object() && passed_up.contains("message")) {
+    json& message = passed_up["message"];
+    if (message.is_object()) {
+      message["errorCode"] = code;
+    }
+    if (message.is_object() || message.is_string()) {
+      return Written(passed_up);
+    }
+  }
+  json root;
+  root["message"] = MessageOf(MessageFor(cause), cause.error_text, cause.wall_time_s);
+  root["message"]["errorCode"] = code;
+  return Written(root);
+}
+
+std::string OuterErrorFile(const std::string& text, int exit_code, std::int64_t wall_time_s) {
+  json root;
+  root["message"] = MessageOf(text, text, wall_time_s);
+  root["message"]["errorCode"] = exit_code;
+  return Written(root);
+}
+
+std::string OuterErrorPath() {
+  // NOLINTNEXTLINE(concurrency-mt-unsafe): the environment is set by nobody
+  const char* const path = std::getenv("TORCHELASTIC_ERROR_FILE");
+  return path != nullptr ? path : "";
+}
+
+absl::Status WriteOuterErrorFile(const std::string& path, const std::string& content) {
+  const UniqueFd fd(
+      ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NONBLOCK, kFileMode));
+  std::string_view rest = content;
+  while (fd.valid() && !rest.empty()) {
+    const ssize_t n = ::write(fd.get(), rest.data(), rest.size());
+    if (n < 0 && errno != EINTR) {
+      break;
+    }
+    rest.remove_prefix(static_cast<std::size_t>(std::max<ssize_t>(n, 0)));
+  }
+  return rest.empty()
+             ? absl::OkStatus()
+             : absl::UnavailableError(ErrnoText(
+                   "cannot write the error file " + path + " (TORCHELASTIC_ERROR_FILE)", errno));
+}
+
+}  // namespace ddl
