@@ -9,8 +9,8 @@
 namespace ddl {
 namespace {
 
-constexpr std::size_t kFirstSize = 1024;           // CPUs that the kernel knows
-constexpr std::size_t kLargestSize = 1024 * 1024;  // far beyond any kernel
+constexpr std::size_t kFirstSize = 1024;                     // CPUs that the kernel knows
+constexpr std::size_t kLargestSize = std::size_t{1} << 20U;  // far beyond any kernel
 
 }  // namespace
 

@@ -7,7 +7,6 @@
 #include <fstream>
 #include <string_view>
 #include <system_error>
-#include <utility>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
@@ -47,7 +46,7 @@ VisibleDevices AllOf(std::size_t count, bool known) {
 }
 
 std::string ExplainList(const std::string& list, const VisibleDevices& visible) {
-  const std::string given = absl::StrCat(kVisibleDevices, "=", list);
+  std::string given = absl::StrCat(kVisibleDevices, "=", list);
   if (list.empty()) {
     return absl::StrCat(kVisibleDevices, " is empty");
   }
@@ -63,12 +62,12 @@ std::string ExplainList(const std::string& list, const VisibleDevices& visible) 
 }  // namespace
 
 GpuView LookAtGpus(const EnvironmentMap& environment, const DeviceSources& sources) {
-  absl::StatusOr<std::vector<Gpu>> listed = ListGpus(sources.nvml_library);
+  const absl::StatusOr<std::vector<Gpu>> listed = ListGpus(sources.nvml_library);
   // A library that finds no driver: then CUDA does not either.
   const bool known = !absl::IsNotFound(listed.status());
   GpuView view;
   if (listed.ok()) {
-    view.gpus = *std::move(listed);
+    view.gpus = *listed;
   }
   if (const auto list = environment.find(kVisibleDevices); list != environment.end()) {
     view.visible = ReadVisibleDevices(list->second, known ? &view.gpus : nullptr);

@@ -76,18 +76,17 @@ CpuList Select(const Topology& topology, const Wanted& wanted) {
 }
 
 CpuList OfNodes(const Topology& topology, const NodeSet& nodes) {
-  return Select(topology, [&](const CpuPlace& place) { return nodes.count(place.node) != 0; });
+  return Select(topology, [&](const CpuPlace& place) { return nodes.contains(place.node); });
 }
 
 CpuList OfSockets(const Topology& topology, const NodeSet& nodes) {
   std::set<std::int32_t> packages;
   for (const CpuPlace& place : topology.cpus) {
-    if (nodes.count(place.node) != 0) {
+    if (nodes.contains(place.node)) {
       packages.insert(place.package);
     }
   }
-  return Select(topology,
-                [&](const CpuPlace& place) { return packages.count(place.package) != 0; });
+  return Select(topology, [&](const CpuPlace& place) { return packages.contains(place.package); });
 }
 
 // The CPUs of these nodes, by the core or cache that `key` says.
@@ -95,7 +94,7 @@ std::map<std::int32_t, CpuList> Grouped(const Topology& topology, const NodeSet&
                                         std::int32_t CpuPlace::*key) {
   std::map<std::int32_t, CpuList> groups;
   for (const CpuPlace& place : topology.cpus) {
-    if (nodes.count(place.node) != 0) {
+    if (nodes.contains(place.node)) {
       groups[place.*key].push_back(place.cpu);
     }
   }
@@ -174,7 +173,7 @@ absl::StatusOr<std::vector<CpuList>> BindWorkers(NumaBinding kind, const Topolog
   workers.reserve(count);
   for (std::size_t rank = 0; rank < count; ++rank) {
     const Slot& slot = slots[rank];
-    if (nodes.count(*slot.nodes.begin()) == 0) {
+    if (!nodes.contains(*slot.nodes.begin())) {
       return absl::FailedPreconditionError(absl::StrCat(
           "local rank ", rank, ": its GPU (", rank % gpu_nodes.size(), ") is at NUMA node ",
           *slot.nodes.begin(), ", of which this process may use no CPU; it may use CPU ",

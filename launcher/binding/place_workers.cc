@@ -128,7 +128,7 @@ absl::Status ShowEachItsGpu(const EnvironmentMap& environment, const GpuView& vi
   if (gpus > 0 && nproc > gpus) {
     return TooFew(gpus, nproc, source.explanation);
   }
-  const bool has_list = environment.count(kVisibleDevices) != 0 || source.names.size() > 1;
+  const bool has_list = environment.contains(kVisibleDevices) || source.names.size() > 1;
   for (std::size_t rank = 0; rank < nproc; ++rank) {
     std::string entry;
     if (gpus > 0) {

@@ -77,7 +77,7 @@ absl::Status ApplyPlaces(const Arguments& arguments, const Surroundings& surroun
 
 // One line, where torchrun prints five and takes 1.
 void SayThreads(const Surroundings& surroundings, const LaunchConfig& config, Notices& notices) {
-  const bool is_users = surroundings.environment.count("OMP_NUM_THREADS") != 0;
+  const bool is_users = surroundings.environment.contains("OMP_NUM_THREADS");
   if (config.nproc == 1 || is_users) {
     return;
   }
