@@ -104,6 +104,14 @@ class FailureTest(FailureCase):
         self.assertEqual(job.returncode, 127)
         self.assertIn("a command was not found", root_cause(job.stderr)[0]["hint"])
 
+    def test_bus_error_says_how_full_shared_memory_is(self):
+        job = self.launch(self.python("bus.py", "import mmap, tempfile\n"
+                                      "f = tempfile.TemporaryFile(); f.truncate(8192)\n"
+                                      "m = mmap.mmap(f.fileno(), 8192); f.truncate(0); m[5000]\n"))
+        self.assertEqual(job.returncode, 128 + signal.SIGBUS)
+        self.assertRegex(root_cause(job.stderr)[0]["hint"],
+                         r"/dev/shm has [\d.]+ \w+, of which [\d.]+ \w+ are free now")
+
     @unittest.skipIf(os.geteuid() != 0, "makes a control group")
     def test_oom_killer_is_named_for_sure(self):
         limit = 64 << 20
