@@ -3,8 +3,10 @@
 
 #include <sched.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstddef>
+#include <thread>
 
 namespace ddl {
 namespace {
@@ -49,6 +51,12 @@ CpuList AllowedCpus() {
     }
   }
   return {};
+}
+
+std::int32_t UsableCpus() {
+  const auto allowed = static_cast<std::int32_t>(AllowedCpus().size());
+  return allowed > 0 ? allowed
+                     : static_cast<std::int32_t>(std::max(1U, std::thread::hardware_concurrency()));
 }
 
 }  // namespace ddl

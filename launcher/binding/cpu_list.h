@@ -18,6 +18,10 @@ std::string ToText(const CpuList& cpus);
 // cpuset. Empty: the kernel does not say. Thread safe.
 CpuList AllowedCpus();
 
+// How many these are; where the kernel does not say, all that are online. At
+// least 1.
+std::int32_t UsableCpus();
+
 }  // namespace ddl
 
 #endif  // DDLAUNCH_LAUNCHER_BINDING_CPU_LIST_H_

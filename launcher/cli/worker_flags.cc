@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <optional>
 #include <string>
-#include <thread>
 #include <utility>
 
 #include "absl/status/statusor.h"
@@ -18,12 +17,6 @@
 
 namespace ddl::cli {
 namespace {
-
-std::int32_t CountCpus() {
-  const auto allowed = static_cast<std::int32_t>(AllowedCpus().size());
-  return allowed > 0 ? allowed
-                     : static_cast<std::int32_t>(std::max(1U, std::thread::hardware_concurrency()));
-}
 
 std::string Workers(std::int32_t number) {
   return absl::StrCat(number, number == 1 ? " worker" : " workers");
@@ -45,7 +38,7 @@ absl::StatusOr<std::int32_t> CountWorkers(const RawValue& raw, NprocRequest::Kin
     }
   }
   const bool by_gpu = number > 0;
-  number = by_gpu ? number : CountCpus();
+  number = by_gpu ? number : UsableCpus();
   notices.push_back(
       {Notice::Level::kInfo,
        absl::StrCat(raw.origin, "=", raw.text, ": ", Workers(number), ", one for each ",
@@ -81,7 +74,7 @@ void SayThreads(const Surroundings& surroundings, const LaunchConfig& config, No
   if (config.nproc == 1 || is_users) {
     return;
   }
-  const std::int32_t cpus = CountCpus();
+  const std::int32_t cpus = UsableCpus();
   std::int32_t least = std::max(1, cpus / config.nproc);
   std::int32_t most = least;
   if (config.numa_binding != NumaBinding::kNone) {

@@ -10,8 +10,6 @@
 #include <unordered_set>
 #include <utility>
 
-#include "launcher/binding/cpu_list.h"
-
 namespace ddl {
 namespace {
 
@@ -150,10 +148,6 @@ std::vector<std::string> OwnEnvironment() {
     entries.emplace_back(*entry);
   }
   return entries;
-}
-
-std::int32_t UsableCpus() {
-  return std::max(1, static_cast<std::int32_t>(AllowedCpus().size()));
 }
 
 }  // namespace ddl

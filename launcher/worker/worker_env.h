@@ -25,9 +25,8 @@ std::vector<std::string> WorkerEnvironment(const std::vector<std::string>& paren
 // Where that worker runs; wherever it likes unless launcher/binding has said.
 const WorkerPlace& PlaceOf(const LaunchConfig& config, std::int32_t local_rank);
 
-// This process's environment, and the CPUs that it may run on (at least 1).
+// This process's environment.
 std::vector<std::string> OwnEnvironment();
-std::int32_t UsableCpus();
 
 }  // namespace ddl
 

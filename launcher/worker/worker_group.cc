@@ -15,6 +15,7 @@
 #include "agent/base/check.h"
 #include "agent/base/status_macros.h"
 #include "agent/base/unique_fd.h"
+#include "launcher/binding/cpu_list.h"
 #include "launcher/worker/log_files.h"
 #include "launcher/worker/process_tree.h"
 #include "launcher/worker/round_workers.h"

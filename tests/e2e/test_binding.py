@@ -177,6 +177,16 @@ class Binding(harness.E2eTest):
         lines = [line.split(":")[-1] for line in job.stdout.splitlines()]
         self.assertEqual(lines, ["64"] * 32, "the workers keep the user's limit")
 
+    def test_plain_start_loads_no_library_for_devices(self):
+        env = self.gpus(*self.TWO, LD_DEBUG="files")
+        job = self.launch("--nproc-per-node=2", "/bin/true", env=env)
+        self.assertEqual(job.returncode, 0)
+        self.assertIn("libc.so", job.stderr)
+        for name in ("nvidia-ml", "hwloc", "udev"):
+            self.assertNotIn(name, job.stderr)
+        job = self.launch("--nproc-per-node=gpu", "/bin/true", env=env)
+        self.assertIn("libnvidia-ml.so.1", job.stderr)
+
     def test_small_shared_memory_is_warned_of(self):
         mount = 'mount -t tmpfs -o size=1m tmpfs /dev/shm && exec "$@"'
         prefix = ("unshare", "-m", "sh", "-c", mount, "sh")

@@ -159,6 +159,11 @@ TEST(FairThreads, SharedCpus_AreSplit) {
   EXPECT_THAT(FairThreads({{0}, {0}}), ElementsAre(1, 1)) << "never none";
 }
 
+TEST(CpuList, OfThisProcess_AreCounted) {
+  EXPECT_EQ(UsableCpus(), static_cast<std::int32_t>(AllowedCpus().size()));
+  EXPECT_GE(UsableCpus(), 1);
+}
+
 TEST(CpuList, Text_IsRanges) {
   EXPECT_EQ(ToText(CpuList{}), "");
   EXPECT_EQ(ToText(CpuList{3}), "3");
