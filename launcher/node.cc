@@ -37,26 +37,16 @@ constexpr Duration kFlushTimeoutStopped = std::chrono::seconds(1);
 
 }  // namespace
 
-// MASTER_PORT if rank 0 of the next round is here: the user's on a single node,
-// else a fresh one, so that nothing left of the last round is in the way.
-absl::StatusOr<std::uint16_t> Node::NextMasterPort() {
-  if (config_.master_port != 0 && config_.max_nodes == 1) {
-    return config_.master_port;
-  }
-  auto reservation = PortReservation::Make();
-  if (!reservation.ok()) {
-    return reservation.status();
-  }
-  master_port_ = *std::move(reservation);
-  return master_port_->port();
+std::string Node::AdvertisedAddress() const {
+  return config_.master_addr.empty() || config_.max_nodes > 1 ? place_.own_address
+                                                              : config_.master_addr;
 }
 
 core::AgentConnected Node::MakeHello(std::uint16_t master_port) const {
   core::AgentConnected hello;
   hello.agent = {config_.job_id, NewRandomId()};
   hello.host = host_;
-  hello.address = config_.master_addr.empty() || config_.max_nodes > 1 ? place_.own_address
-                                                                       : config_.master_addr;
+  hello.address = AdvertisedAddress();
   hello.nproc = config_.nproc;
   hello.node_rank = config_.node_rank;
   hello.min_nodes = config_.min_nodes;
@@ -96,7 +86,12 @@ absl::Status Node::Join() {
   group_ = std::make_unique<WorkerGroup>(config_, std::move(supervisor_));
   log::SetSink(
       [group = group_.get()](std::string_view lines) { group->Print(std::string(lines)); });
-  DDL_ASSIGN_OR_RETURN(const std::uint16_t master_port, NextMasterPort());
+  store_.emplace(MasterStore::Options{
+      .address = AdvertisedAddress(),
+      .port = config_.max_nodes == 1 ? config_.master_port : std::uint16_t{0},
+      .worker_store = config_.worker_store,
+  });
+  DDL_ASSIGN_OR_RETURN(const std::uint16_t master_port, store_->NextPort());
   const Duration left = std::max(give_up_at - MonotonicNow(), kLeastConnectTimeout);
   client_ = std::make_unique<RendezvousClient>(
       place_.coordinator != nullptr ? place_.coordinator->InProcessChannel()

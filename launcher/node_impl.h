@@ -22,8 +22,8 @@
 #include "launcher/gateway/gateway.h"
 #include "launcher/launch_config.h"
 #include "launcher/log.h"
+#include "launcher/master_store.h"
 #include "launcher/net/meeting_place.h"
-#include "launcher/net/port_reservation.h"
 #include "launcher/signals.h"
 #include "launcher/worker/event_log.h"
 #include "launcher/worker/supervisor.h"
@@ -59,7 +59,7 @@ class Node {
   absl::Status Join();
   bool StopWasAskedFor();
   [[nodiscard]] core::AgentConnected MakeHello(std::uint16_t master_port) const;
-  absl::StatusOr<std::uint16_t> NextMasterPort();
+  [[nodiscard]] std::string AdvertisedAddress() const;
   void Loop();
   void Wait() const;
   void Dispatch(Instant now);
@@ -121,7 +121,7 @@ class Node {
   std::unique_ptr<Gateway> gateway_;
   std::unique_ptr<WorkerGroup> group_;
   std::unique_ptr<RendezvousClient> client_;
-  std::optional<PortReservation> master_port_;
+  std::optional<MasterStore> store_;
 
   State state_ = State::kJoining;
   std::int64_t round_ = 0;

@@ -86,7 +86,11 @@ void Node::On(const core::RoundStart& message) {
   }
   TellOfStart(info);
   group_was_running_ = true;
-  if (const absl::Status status = group_->Start(info); !status.ok()) {
+  absl::Status status = store_->BeginRound(info.node_rank == 0, info.master_port);
+  if (status.ok()) {
+    status = group_->Start(info);
+  }
+  if (!status.ok()) {
     WorkerExit exit;
     exit.rank = info.first_rank;
     exit.wall_time_s = std::time(nullptr);
@@ -182,7 +186,7 @@ void Node::OnGroupIdle() {
     return;
   }
   if (state_ == State::kStopping) {
-    if (const auto master_port = NextMasterPort(); master_port.ok()) {
+    if (const auto master_port = store_->NextPort(); master_port.ok()) {
       client_->SetMasterPort(*master_port);
     } else {
       log::Warn(std::string(master_port.status().message()));

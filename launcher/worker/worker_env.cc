@@ -60,8 +60,9 @@ Variables TorchrunVariables(const LaunchConfig& config, const RoundInfo& round,
       {"TORCHELASTIC_RESTART_COUNT", std::to_string(round.restart_count)},
       {"TORCHELASTIC_MAX_RESTARTS", std::to_string(round.max_restarts)},
       {"TORCHELASTIC_RUN_ID", round.job_id},
-      // Rank 0 itself serves the store at MASTER_ADDR:MASTER_PORT.
-      {"TORCHELASTIC_USE_AGENT_STORE", "False"},
+      // Who serves the store at MASTER_ADDR:MASTER_PORT: the node of rank 0, or
+      // rank 0 itself.
+      {"TORCHELASTIC_USE_AGENT_STORE", config.worker_store ? "False" : "True"},
       {"TORCHELASTIC_ERROR_FILE", error_file},
   };
 }

@@ -33,7 +33,7 @@ class LaunchTest(E2eTest):
                 "GROUP_RANK": 0, "GROUP_WORLD_SIZE": 1, "NODE_RANK": 0, "ROLE_NAME": "default",
                 "ROLE_RANK": rank, "ROLE_WORLD_SIZE": 2, "MASTER_ADDR": "127.0.0.1",
                 "TORCHELASTIC_RESTART_COUNT": 0, "TORCHELASTIC_MAX_RESTARTS": 0,
-                "TORCHELASTIC_RUN_ID": "j7", "TORCHELASTIC_USE_AGENT_STORE": "False",
+                "TORCHELASTIC_RUN_ID": "j7", "TORCHELASTIC_USE_AGENT_STORE": "True",
             }
             for name, value in expected.items():
                 self.assertEqual(env[name], str(value), name)

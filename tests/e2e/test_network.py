@@ -8,7 +8,7 @@ from harness import E2eTest, wait_until
 
 PORT = 29400
 
-# Rank 0 listens at the address that all were given; each other rank connects to
+# Rank 0 itself listens at the address that all were given; each other rank connects to
 # it. So the address is one of rank 0's host, and the others reach it.
 MEET = """
 import os, socket, time
@@ -48,7 +48,7 @@ class NetworkTest(E2eTest):
         rank = self.started
         self.started += 1
         return self.start(f"--node-rank={rank}",
-                          f"--nnodes={nnodes}", "--rdzv-backend=c10d", "--rdzv-id=j",
+                          f"--nnodes={nnodes}", "--rdzv-backend=c10d", "--rdzv-id=j", "--worker-store",
                           f"--rdzv-endpoint={endpoint}", "--rdzv-conf=join_timeout=30", "-q", *flags,
                           self.meet_py, prefix=host.prefix)
 

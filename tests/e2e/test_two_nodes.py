@@ -10,7 +10,8 @@ from harness import E2eTest, free_port, wait_until
 
 class TwoNodesTest(E2eTest):
     def nodes(self, script, *flags, per_node=((), ())):
-        endpoint = f"127.0.0.1:{free_port()}"
+        self.port = free_port()
+        endpoint = f"127.0.0.1:{self.port}"
         common = ["--nnodes=2", "--rdzv-backend=c10d", f"--rdzv-endpoint={endpoint}",
                   "--rdzv-id=j", "--nproc_per_node=2", *flags]
         return [self.start(*common, *own, script, self.dir) for own in per_node]
@@ -68,7 +69,7 @@ while True:
 if not peer.recv(1):
     raise ConnectionError("the collective is broken")
 """)
-        jobs = [job.wait() for job in self.nodes(script)]
+        jobs = [job.wait() for job in self.nodes(script, "--worker-store")]
         self.assertEqual([job.returncode for job in jobs], [1, 1], jobs[0].stderr + jobs[1].stderr)
         for job in jobs:
             cause = job.stderr[job.stderr.index("Root Cause"):]
@@ -165,12 +166,13 @@ if not peer.recv(1):
                        for path in paths)}
 
     def listens(self, job):
-        """Whether the process has a listening TCP socket."""
-        own, listening = self.sockets_of(job), "0A"
+        """Whether the process listens at the endpoint's port."""
+        own, listening, port = self.sockets_of(job), "0A", f":{self.port:04X}"
         for table in ("tcp", "tcp6"):
             for line in pathlib.Path(f"/proc/net/{table}").read_text().splitlines()[1:]:
                 fields = line.split()
-                if fields[3] == listening and fields[9] in own:
+                if (fields[3] == listening and fields[1].endswith(port) and
+                        fields[9] in own):
                     return True
         return False
 

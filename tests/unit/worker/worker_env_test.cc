@@ -58,7 +58,7 @@ TEST(WorkerEnvironment, EmptyParent_ExactlyTheseInThisOrder) {
                   "GROUP_WORLD_SIZE=2", "NODE_RANK=1", "ROLE_NAME=trainer", "ROLE_RANK=5",
                   "ROLE_WORLD_SIZE=6", "MASTER_ADDR=10.0.0.1", "MASTER_PORT=29501",
                   "TORCHELASTIC_RESTART_COUNT=1", "TORCHELASTIC_MAX_RESTARTS=3",
-                  "TORCHELASTIC_RUN_ID=job-a", "TORCHELASTIC_USE_AGENT_STORE=False",
+                  "TORCHELASTIC_RUN_ID=job-a", "TORCHELASTIC_USE_AGENT_STORE=True",
                   "TORCHELASTIC_ERROR_FILE=/logs/3/error.json", "DDL_GATEWAY=unix:/run/gateway",
                   "DDL_LOCAL_RANK=3", "DDL_ROUND=7", "DDL_JOB_ID=job-a",
                   "TORCH_NCCL_ASYNC_ERROR_HANDLING=1", "OMP_NUM_THREADS=4"));
