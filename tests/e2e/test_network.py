@@ -33,6 +33,18 @@ print("master", address)
 """
 
 
+# Every rank finds PyTorch's store there, served by rank 0's ddlaunch.
+FIND_STORE = """
+import os, socket, struct
+address, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
+with socket.create_connection((address, port), timeout=20) as store:
+    ping = bytes([13]) + struct.pack("=I", 4711)
+    store.sendall(bytes([0]) + struct.pack("=I", 0x3C85F7CE) + ping)
+    assert store.recv(4, socket.MSG_WAITALL) == ping[1:]
+print("master", address)
+"""
+
+
 class NetworkTest(E2eTest):
     def setUp(self):
         super().setUp()
@@ -68,6 +80,18 @@ class NetworkTest(E2eTest):
         b = self.network.host("b", "10.77.0.2/24")
         jobs = [self.start_node(host, f"10.77.0.1:{PORT}") for host in (a, b)]
         self.assert_meet(jobs, "10.77.0.1")
+
+    def test_store_is_served_at_the_address_of_rank_zeros_host(self):
+        a = self.network.host("a", "10.77.0.1/24")
+        b = self.network.host("b", "10.77.0.2/24")
+        find_py = self.path("find.py")
+        with open(find_py, "w", encoding="ascii") as file:
+            file.write(FIND_STORE)
+        jobs = [self.start(f"--node-rank={rank}", "--nnodes=2", "--rdzv-backend=c10d",
+                           "--rdzv-id=j", f"--rdzv-endpoint=10.77.0.1:{PORT}", "-q", find_py,
+                           prefix=host.prefix)
+                for rank, host in enumerate((b, a))]
+        self.assert_meet(jobs, "10.77.0.2")
 
     def test_the_node_that_does_not_host_comes_first(self):
         a = self.network.host("a", "10.77.0.1/24")
@@ -148,7 +172,7 @@ class NetworkTest(E2eTest):
         a = self.network.host("a", "10.77.0.1/24")
         b = self.network.host("b", "10.77.0.2/24", hosts="10.77.0.1 head\n")
         jobs = [self.start("--nnodes=2", "--rdzv-backend=c10d", f"--rdzv-endpoint=head:{PORT}",
-                           "--rdzv-conf=join_timeout=60", self.meet_py, prefix=host.prefix)
+                           "--rdzv-conf=join_timeout=60", "--worker-store", self.meet_py, prefix=host.prefix)
                 for host in (a, b)]
         wait_until(lambda: "still looking up" in jobs[0].stderr, "it says what it waits for")
         a.etc("hosts", "127.0.0.1 localhost\n10.77.0.1 head\n")

@@ -80,6 +80,7 @@ class PyTorchTest(E2eTest):
         flags = ["--max-restarts=3", "--rdzv-conf=is_host=0,last_call_timeout=1"]
         first = self.start_node("--until=done", endpoint=endpoint, nnodes="1:2", flags=flags)
         alone = self.wait_for_world(1)
+        wait_until(pathlib.Path(self.path("checkpoint.pt")).exists, "a step was done")
         second = self.start_node("--until=done", endpoint=endpoint, nnodes="1:2", flags=flags)
         both = self.wait_for_world(2, later_than=alone)
         first.process.send_signal(signal.SIGKILL)
