@@ -20,6 +20,10 @@ inline constexpr std::size_t kMaxErrorTextBytes = std::size_t{64} << 10U;
 inline constexpr std::size_t kMaxJobIdBytes = 256;
 inline constexpr std::size_t kMaxHostBytes = 256;
 inline constexpr std::size_t kMaxTokenBytes = 256;
+// The addresses of a round's workers, each with four bytes more for quotes and a
+// comma: as TF_CONFIG they must fit into one string of execve(2), of 128 KiB.
+inline constexpr std::size_t kMaxWorkerAddressesBytes = std::size_t{120} << 10U;
+inline constexpr std::size_t kWorkerAddressExtraBytes = 4;
 
 // Tables.
 inline constexpr std::int32_t kMaxNodes = 131'072;

@@ -2,6 +2,7 @@
 #include "agent/core/admission.h"
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
 
 #include "absl/strings/str_cat.h"
@@ -79,6 +80,26 @@ std::optional<Rejected> CheckNumbers(const AgentConnected& hello) {
   return std::nullopt;
 }
 
+std::optional<Rejected> CheckWorkerPorts(const AgentConnected& hello) {
+  const std::size_t count = hello.worker_ports.size();
+  if (count != 0 && count != static_cast<std::size_t>(hello.nproc)) {
+    return Rejected{Reason::kInvalid, absl::StrCat("host ", hello.host, " gives ", count,
+                                                   " worker ports for ", hello.nproc, " workers")};
+  }
+  for (const std::uint32_t port : hello.worker_ports) {
+    if (port == 0 || port > UINT16_MAX) {
+      return Rejected{Reason::kInvalid, absl::StrCat("host ", hello.host, " gives ", port,
+                                                     " as a worker's port, which is none")};
+    }
+  }
+  return std::nullopt;
+}
+
+std::string EnvFlag(const AgentConnected& hello) {
+  return hello.worker_ports.empty() ? "neither tensorflow nor jax in --env"
+                                    : "tensorflow or jax in --env";
+}
+
 std::string NodesFlag(const AgentConnected& hello) {
   return hello.min_nodes == hello.max_nodes
              ? absl::StrCat("--nnodes=", hello.max_nodes)
@@ -120,7 +141,10 @@ std::optional<Rejected> CheckHello(const AgentConnected& hello) {
   if (auto bad = CheckWait("stop grace", hello.stop_grace)) {
     return bad;
   }
-  return CheckNumbers(hello);
+  if (auto bad = CheckNumbers(hello)) {
+    return bad;
+  }
+  return CheckWorkerPorts(hello);
 }
 
 std::optional<Rejected> CheckAgrees(const AgentConnected& first, const AgentConnected& hello) {
@@ -130,6 +154,9 @@ std::optional<Rejected> CheckAgrees(const AgentConnected& first, const AgentConn
   if (first.max_restarts != hello.max_restarts) {
     return Differ(Reason::kTermsDiffer, first, absl::StrCat("--max-restarts=", first.max_restarts),
                   hello, absl::StrCat("--max-restarts=", hello.max_restarts));
+  }
+  if (first.worker_ports.empty() != hello.worker_ports.empty()) {
+    return Differ(Reason::kTermsDiffer, first, EnvFlag(first), hello, EnvFlag(hello));
   }
   if (!(first.plan == hello.plan)) {
     return Differ(Reason::kPlanDiffers, first, DescribePlan(first.plan), hello,

@@ -217,6 +217,8 @@ class Job {
   bool RefuseForPlan(Turn& turn, const absl::Status& refusal);
   void AbandonForming(Turn& turn, Reason reason);
   void StartRound(Turn& turn);
+  // Rank 0's worker port, and every worker's address if they are not too long.
+  void AddWorkerAddresses(Turn& turn);
   void ArmJoin(Turn& turn, Agent& agent);
   void OnJoinTimer(Turn& turn);
   [[nodiscard]] std::string ExplainJoinTimeout(const Turn& turn, Duration waited) const;

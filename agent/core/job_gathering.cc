@@ -1,10 +1,16 @@
 // Job, how a round comes about: gathering nodes, and forming it when enough are
 // there. When that is, NodesToFormWith decides.
 #include <algorithm>
+#include <cstddef>
+#include <memory>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "agent/base/check.h"
+#include "agent/base/host.h"
+#include "agent/base/limits.h"
 #include "agent/core/job.h"
 #include "agent/core/membership.h"
 #include "agent/core/wording.h"
@@ -391,9 +397,34 @@ void Job::StartRound(Turn& turn) {
   const Agent& master = agents_.at(round_->members.front().agent.incarnation);
   round_->master_addr = master.hello.address;
   round_->master_port = master.master_port;
+  if (!master.hello.worker_ports.empty()) {
+    AddWorkerAddresses(turn);
+  }
   for (const Member& member : round_->members) {
     Tell(turn, member.agent, round_->StartFor(member));
   }
+}
+
+void Job::AddWorkerAddresses(Turn& turn) {
+  std::vector<std::string> addresses;
+  std::size_t bytes = 0;
+  for (const Member& member : round_->members) {
+    const AgentConnected& hello = agents_.at(member.agent.incarnation).hello;
+    for (const std::uint32_t port : hello.worker_ports) {
+      addresses.push_back(JoinHostPort(hello.address, static_cast<std::uint16_t>(port)));
+      bytes += addresses.back().size() + limits::kWorkerAddressExtraBytes;
+    }
+  }
+  round_->first_worker_port =
+      agents_.at(round_->members.front().agent.incarnation).hello.worker_ports.front();
+  if (bytes > limits::kMaxWorkerAddressesBytes) {
+    Say(turn, Reason::kLimit,
+        absl::StrCat("the addresses of ", addresses.size(), " workers have ", bytes,
+                     " bytes; the limit is ", limits::kMaxWorkerAddressesBytes,
+                     ": the nodes are told rank 0's only"));
+    return;
+  }
+  round_->worker_addresses = std::make_shared<const std::vector<std::string>>(std::move(addresses));
 }
 
 }  // namespace ddl::core

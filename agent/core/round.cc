@@ -51,6 +51,8 @@ RoundStart Round::StartFor(const Member& member) const {
   start.master_port = master_port;
   start.plan = agreed.plan;
   start.plan_request = agreed.request;
+  start.worker_addresses = worker_addresses;
+  start.first_worker_port = first_worker_port;
   return start;
 }
 

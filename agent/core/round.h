@@ -46,6 +46,8 @@ struct Round {
   std::int32_t world_size = 0;
   std::string master_addr;
   std::uint32_t master_port = 0;
+  WorkerAddresses worker_addresses;
+  std::uint32_t first_worker_port = 0;
   PlanAgreement::Agreed agreed;
   std::vector<Member> members;  // by node rank
 

@@ -8,6 +8,7 @@
 
 #include <compare>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <variant>
@@ -52,6 +53,10 @@ enum class Reason : std::uint8_t {
 // "worker_failed"
 const char* ToString(Reason reason);
 
+// "host:port" of each worker, by rank; null: not known. Shared, as every member of
+// a round is told the same.
+using WorkerAddresses = std::shared_ptr<const std::vector<std::string>>;
+
 // One agent process of one job.
 struct AgentRef {
   std::string job_id;
@@ -91,6 +96,8 @@ struct AgentConnected {
   Duration stop_grace{};
   plan::Request plan;
   std::uint32_t master_port = 0;  // 0: follows with AgentHeard
+  // One for each worker, by local rank; or none.
+  std::vector<std::uint32_t> worker_ports;
   // The last round this agent was told of, and its restart count; 0: none. A
   // coordinator that was restarted learns from it what must not repeat.
   std::int64_t last_round = 0;
@@ -219,6 +226,8 @@ struct RoundStart {
   std::uint32_t master_port = 0;
   std::optional<plan::Plan> plan;
   plan::Request plan_request;
+  WorkerAddresses worker_addresses;
+  std::uint32_t first_worker_port = 0;  // rank 0's; 0: none was given
 };
 struct RoundStop {
   std::int64_t round = 0;

@@ -26,10 +26,10 @@ absl::Status CheckKey(const std::string& key) {
   return CheckSize("key", key, limits::kMaxKeyBytes);
 }
 
-absl::Status CheckPort(std::uint32_t port) {
+absl::Status CheckPort(const char* field, std::uint32_t port) {
   if (port > UINT16_MAX) {
     return absl::InvalidArgumentError(
-        absl::StrCat("master_port is ", port, "; the limit is ", UINT16_MAX));
+        absl::StrCat(field, " is ", port, "; the limit is ", UINT16_MAX));
   }
   return absl::OkStatus();
 }
@@ -59,6 +59,7 @@ struct ToAgentMessage {
     hello.set_master_port(event.master_port);
     hello.set_last_round(event.last_round);
     hello.set_restart_count(event.restart_count);
+    hello.mutable_worker_ports()->Assign(event.worker_ports.begin(), event.worker_ports.end());
   }
   void operator()(const core::AgentHeard& event) const {
     out.mutable_heartbeat()->set_master_port(event.master_port);
@@ -161,10 +162,19 @@ absl::StatusOr<core::AgentConnected> HelloFromWire(const AgentMessage& message) 
                        TimeoutFromWire("last_call_timeout_ms", hello.last_call_timeout_ms()));
   DDL_ASSIGN_OR_RETURN(event.stop_grace, TimeoutFromWire("stop_grace_ms", hello.stop_grace_ms()));
   event.plan = FromWire(hello.plan());
-  DDL_RETURN_IF_ERROR(CheckPort(hello.master_port()));
+  DDL_RETURN_IF_ERROR(CheckPort("master_port", hello.master_port()));
   event.master_port = hello.master_port();
   event.last_round = hello.last_round();
   event.restart_count = hello.restart_count();
+  if (hello.worker_ports_size() > limits::kMaxWorkersPerNode) {
+    return absl::InvalidArgumentError(absl::StrCat("worker_ports has ", hello.worker_ports_size(),
+                                                   " entries; the limit is ",
+                                                   limits::kMaxWorkersPerNode));
+  }
+  for (const std::uint32_t port : hello.worker_ports()) {
+    DDL_RETURN_IF_ERROR(CheckPort("a worker port", port));
+    event.worker_ports.push_back(port);
+  }
   return event;
 }
 
@@ -173,7 +183,7 @@ absl::StatusOr<core::Event> EventFromWire(const core::AgentRef& agent, AgentMess
     case AgentMessage::kHello:
       return absl::InvalidArgumentError("Hello came twice on one session");
     case AgentMessage::kHeartbeat: {
-      DDL_RETURN_IF_ERROR(CheckPort(message.heartbeat().master_port()));
+      DDL_RETURN_IF_ERROR(CheckPort("master_port", message.heartbeat().master_port()));
       return core::AgentHeard{agent, message.heartbeat().master_port()};
     }
     case AgentMessage::kWorkerFailed: {

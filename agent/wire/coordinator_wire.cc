@@ -1,8 +1,13 @@
 // What a coordinator says: CoordinatorMessage to and from the core's messages.
+#include <cstddef>
+#include <memory>
+#include <string>
 #include <utility>
 #include <variant>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "agent/base/limits.h"
 #include "agent/base/status_macros.h"
 #include "agent/wire/wire.h"
 #include "agent/wire/worker_failure_wire.h"
@@ -67,6 +72,11 @@ struct ToCoordinatorMessage {
       *start.mutable_plan() = ToWire(*message.plan);
       *start.mutable_plan_request() = ToWire(message.plan_request);
     }
+    start.set_first_worker_port(message.first_worker_port);
+    if (message.worker_addresses != nullptr) {
+      start.mutable_worker_addresses()->Assign(message.worker_addresses->begin(),
+                                               message.worker_addresses->end());
+    }
   }
   void operator()(const core::RoundStop& message) const {
     auto& stop = *out.mutable_round_stop();
@@ -121,6 +131,28 @@ absl::StatusOr<plan::Plan> CheckedPlan(const ddlaunch::v1::Plan& plan) {
   return out;
 }
 
+// Null when there are none.
+absl::StatusOr<core::WorkerAddresses> AddressesFromWire(const ddlaunch::v1::RoundStart& start) {
+  if (start.worker_addresses_size() == 0) {
+    return nullptr;
+  }
+  if (start.worker_addresses_size() != start.world_size()) {
+    return absl::InvalidArgumentError(absl::StrCat("worker_addresses has ",
+                                                   start.worker_addresses_size(),
+                                                   " entries for a world of ", start.world_size()));
+  }
+  std::size_t bytes = 0;
+  for (const std::string& address : start.worker_addresses()) {
+    bytes += address.size() + limits::kWorkerAddressExtraBytes;
+  }
+  if (bytes > limits::kMaxWorkerAddressesBytes) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "worker_addresses has ", bytes, " bytes; the limit is ", limits::kMaxWorkerAddressesBytes));
+  }
+  return std::make_shared<const std::vector<std::string>>(start.worker_addresses().begin(),
+                                                          start.worker_addresses().end());
+}
+
 absl::StatusOr<core::Message> RoundStartFromWire(const ddlaunch::v1::RoundStart& start) {
   core::RoundStart out;
   out.round = start.round();
@@ -133,14 +165,16 @@ absl::StatusOr<core::Message> RoundStartFromWire(const ddlaunch::v1::RoundStart&
   out.world_size = start.world_size();
   out.master_addr = start.master_addr();
   out.master_port = start.master_port();
+  out.first_worker_port = start.first_worker_port();
   if (out.node_rank < 0 || out.node_rank >= out.num_nodes || out.first_rank < 0 ||
       out.world_size < 1 || out.nproc < 1 || out.world_size - out.nproc < out.first_rank ||
-      out.master_port > UINT16_MAX) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("round ", out.round, " makes no sense: node ", out.node_rank, " of ",
-                     out.num_nodes, ", ranks from ", out.first_rank, ", ", out.nproc,
-                     " of a world of ", out.world_size, ", master port ", out.master_port));
+      out.master_port > UINT16_MAX || out.first_worker_port > UINT16_MAX) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "round ", out.round, " makes no sense: node ", out.node_rank, " of ", out.num_nodes,
+        ", ranks from ", out.first_rank, ", ", out.nproc, " of a world of ", out.world_size,
+        ", master port ", out.master_port, ", rank 0's own port ", out.first_worker_port));
   }
+  DDL_ASSIGN_OR_RETURN(out.worker_addresses, AddressesFromWire(start));
   if (start.has_plan()) {
     DDL_ASSIGN_OR_RETURN(out.plan, CheckedPlan(start.plan()));
     out.plan_request = FromWire(start.plan_request());

@@ -296,13 +296,16 @@ AgentConnected Play::AnyHello() {
   hello.last_call_timeout = std::chrono::seconds(2);
   hello.stop_grace = std::chrono::seconds(3);
   hello.master_port = 4000;
+  if (hello.agent.job_id == "a") {
+    hello.worker_ports = {5000, 5001};
+  }
   if (elastic) {
     hello.plan.global_batch_size = 24;
   }
   if (data_.ConsumeBool()) {
     return hello;
   }
-  switch (data_.ConsumeIntegralInRange(0, 10)) {
+  switch (data_.ConsumeIntegralInRange(0, 11)) {
     case 0:
       hello.host = AnyText();
       break;
@@ -337,6 +340,10 @@ AgentConnected Play::AnyHello() {
       hello.last_round = data_.ConsumeBool() ? AnyNumber<std::int64_t>()
                                              : data_.ConsumeIntegralInRange<std::int64_t>(1, 9);
       hello.restart_count = data_.ConsumeBool() ? AnyNumber<std::int32_t>() : 1;
+      break;
+    case 10:
+      hello.worker_ports.assign(data_.ConsumeIntegralInRange<std::size_t>(0, 3),
+                                AnyNumber<std::uint32_t>());
       break;
     default:
       hello.plan = AnyPlan();

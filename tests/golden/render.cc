@@ -4,6 +4,7 @@
 #include <chrono>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 
 namespace ddl::core {
 namespace {
@@ -60,7 +61,10 @@ struct RenderMessage {
         " ranks=", m.first_rank, "-", m.first_rank + m.nproc - 1, "/", m.world_size,
         " restart=", m.restart_count, "/", m.max_restarts, " master=", m.master_addr, ":",
         m.master_port,
-        m.plan.has_value() ? absl::StrCat(" plan=[", plan::Describe(*m.plan), "]") : std::string());
+        m.plan.has_value() ? absl::StrCat(" plan=[", plan::Describe(*m.plan), "]") : std::string(),
+        m.worker_addresses != nullptr
+            ? absl::StrCat(" workers=", absl::StrJoin(*m.worker_addresses, ","))
+            : std::string());
   }
   std::string operator()(const RoundStop& m) const {
     return absl::StrCat("round_stop round=", m.round, " ", ToString(m.reason),

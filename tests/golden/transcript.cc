@@ -163,6 +163,11 @@ AgentConnected Transcript::MakeHello(const Command& command) const {
   hello.plan = ParsePlan(values);
   hello.last_round = Number(values, "round", 0);
   hello.restart_count = Number32(values, "count", 0);
+  if (const std::int32_t first = Number32(values, "workerport", 0); first != 0) {
+    for (std::int32_t i = 0; i < hello.nproc; ++i) {
+      hello.worker_ports.push_back(static_cast<std::uint32_t>(first + i));
+    }
+  }
   if (values.contains("rank")) {
     hello.node_rank = Number32(values, "rank", 0);
   }

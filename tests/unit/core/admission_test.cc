@@ -54,6 +54,13 @@ TEST(CheckHello, EachBadField_IsRefusedWithItsReason) {
       {"wait without end", [](H& h) { h.join_timeout = Duration::max(); }, Reason::kLimit},
       {"grace without end", [](H& h) { h.stop_grace = Duration::max(); }, Reason::kLimit},
       {"rank at nnodes", [](H& h) { h.node_rank = 2; }, Reason::kNodeRankOutOfRange},
+      {"ports of some workers",
+       [](H& h) {
+         h.worker_ports = {1, 2};
+       },
+       Reason::kInvalid},
+      {"port 0", [](H& h) { h.worker_ports = {0}; }, Reason::kInvalid},
+      {"port beyond", [](H& h) { h.worker_ports = {65'536}; }, Reason::kInvalid},
       {"negative rank", [](H& h) { h.node_rank = -1; }, Reason::kNodeRankOutOfRange},
   };
   for (const Fault& fault : faults) {
@@ -95,6 +102,11 @@ TEST(CheckAgrees, OtherTermsOrPlan_NameBothValuesAndHosts) {
   ASSERT_TRUE((refused = CheckAgrees(GoodHello(), other)).has_value());
   EXPECT_EQ(refused->reason, Reason::kTermsDiffer);
   other.min_nodes = 2;
+  other.worker_ports = {7000};
+  ASSERT_TRUE((refused = CheckAgrees(GoodHello(), other)).has_value());
+  EXPECT_EQ(refused->reason, Reason::kTermsDiffer);
+  EXPECT_NE(refused->text.find("--env"), std::string::npos) << refused->text;
+  other.worker_ports.clear();
   other.plan.global_batch_size = 48;
   ASSERT_TRUE((refused = CheckAgrees(GoodHello(), other)).has_value());
   EXPECT_EQ(refused->reason, Reason::kPlanDiffers);

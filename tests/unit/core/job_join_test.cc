@@ -1,5 +1,6 @@
 // Who may join, who comes back, and what those who wait are told.
 #include "absl/strings/str_cat.h"
+#include "agent/base/limits.h"
 #include "tests/unit/core/harness.h"
 
 namespace ddl::core {
@@ -31,6 +32,43 @@ TEST_F(JobJoin, LastNode_FormsTheRoundWithRanksInOrderOfArrival) {
     EXPECT_EQ(start.master_port, 5000U + 'a');
   }
   EXPECT_TRUE(Said(Reason::kRoundFormed));
+}
+
+TEST_F(JobJoin, WorkerPorts_BecomeTheAddressesOfAllRanks) {
+  AgentConnected a = Hello("a", 2);
+  a.worker_ports = {11, 12};
+  AgentConnected b = Hello("b", 2);
+  b.address = "fd00::2";
+  b.nproc = 1;
+  b.worker_ports = {13};
+  Connect(a);
+  Connect(b);
+  for (const char* const name : {"a", "b"}) {
+    const auto start = Told<RoundStart>(name);
+    ASSERT_TRUE(start.has_value() && start->worker_addresses != nullptr);
+    EXPECT_EQ(*start->worker_addresses,
+              (std::vector<std::string>{"addr-a:11", "addr-a:12", "[fd00::2]:13"}));
+    EXPECT_EQ(start->first_worker_port, 11U);
+  }
+}
+
+TEST_F(JobJoin, WorkerAddressesTooLong_OnlyThatOfRankZeroIsTold) {
+  AgentConnected a = Hello("a", 1);
+  a.address = std::string(limits::kMaxHostBytes, 'h');
+  a.nproc = limits::kMaxWorkersPerNode;
+  a.worker_ports.assign(static_cast<std::size_t>(a.nproc), 11);
+  Connect(a);
+  const auto start = Told<RoundStart>("a");
+  ASSERT_TRUE(start.has_value());
+  EXPECT_EQ(start->worker_addresses, nullptr);
+  EXPECT_EQ(start->first_worker_port, 11U);
+  EXPECT_TRUE(Said(Reason::kLimit));
+}
+
+TEST_F(JobJoin, NoWorkerPorts_NoAddresses) {
+  Connect(Hello("a", 1));
+  EXPECT_EQ(Told<RoundStart>("a")->worker_addresses, nullptr);
+  EXPECT_EQ(Told<RoundStart>("a")->first_worker_port, 0U);
 }
 
 TEST_F(JobJoin, StoreNotDone_HoldsTheRoundBack) {

@@ -4,6 +4,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <memory>
+#include <string>
+#include <vector>
+
 #include "agent/base/limits.h"
 #include "ddlaunch/v1/rendezvous.pb.h"
 
@@ -65,6 +69,7 @@ TEST(Hello, RoundTrip_KeepsEveryField) {
   hello.join_timeout = std::chrono::seconds(60);
   hello.stop_grace = std::chrono::milliseconds(1500);
   hello.plan = SomeRequest();
+  hello.worker_ports = {1, 65'535};
   const auto got = HelloFromWire(ToWire(core::Event(hello)));
   ASSERT_TRUE(got.ok()) << got.status();
   EXPECT_EQ(got->agent, kAgent);
@@ -78,6 +83,17 @@ TEST(Hello, RoundTrip_KeepsEveryField) {
   EXPECT_EQ(got->join_timeout, hello.join_timeout);
   EXPECT_EQ(got->stop_grace, hello.stop_grace);
   EXPECT_EQ(got->plan, SomeRequest());
+  EXPECT_EQ(got->worker_ports, (std::vector<std::uint32_t>{1, 65'535}));
+}
+
+TEST(HelloFromWire, WorkerPortsOutOfBounds_AreRefused) {
+  core::AgentConnected hello;
+  hello.worker_ports = {65'536};
+  EXPECT_THAT(HelloFromWire(ToWire(core::Event(hello))).status().message(),
+              HasSubstr("a worker port is 65536"));
+  hello.worker_ports.assign(limits::kMaxWorkersPerNode + 1, 1);
+  EXPECT_THAT(HelloFromWire(ToWire(core::Event(hello))).status().message(),
+              HasSubstr("worker_ports has 1025"));
 }
 
 TEST(Events, RoundTrip_KeepsEveryField) {
@@ -152,6 +168,9 @@ core::RoundStart SomeRound() {
   start.master_port = 4000;
   start.plan_request = SomeRequest();
   start.plan = plan::Solve(start.plan_request, 4).value();
+  start.worker_addresses = std::make_shared<const std::vector<std::string>>(
+      std::vector<std::string>{"10.0.0.1:1", "10.0.0.1:2", "[::2]:1", "[::2]:2"});
+  start.first_worker_port = 1;
   return start;
 }
 
@@ -170,6 +189,27 @@ TEST(RoundStart, RoundTrip_KeepsEveryField) {
   EXPECT_EQ(start.master_addr, "10.0.0.1");
   EXPECT_EQ(start.master_port, 4000U);
   EXPECT_EQ(start.plan, SomeRound().plan);
+  ASSERT_NE(start.worker_addresses, nullptr);
+  EXPECT_EQ(*start.worker_addresses, *SomeRound().worker_addresses);
+  EXPECT_EQ(start.first_worker_port, 1U);
+}
+
+TEST(RoundStart, NoWorkerAddresses_StayNone) {
+  core::RoundStart start = SomeRound();
+  start.worker_addresses = nullptr;
+  EXPECT_EQ(std::get<core::RoundStart>(Told(start).value()).worker_addresses, nullptr);
+}
+
+TEST(RoundStart, WorkerAddressesOutOfBounds_AreRefused) {
+  core::RoundStart start = SomeRound();
+  start.first_worker_port = 65'536;
+  EXPECT_THAT(Told(start).status().message(), HasSubstr("own port 65536"));
+  start = SomeRound();
+  start.worker_addresses = std::make_shared<const std::vector<std::string>>(3, "10.0.0.1:1");
+  EXPECT_THAT(Told(start).status().message(), HasSubstr("3 entries for a world of 4"));
+  start.worker_addresses = std::make_shared<const std::vector<std::string>>(
+      4, std::string(limits::kMaxWorkerAddressesBytes / 4, 'h'));
+  EXPECT_THAT(Told(start).status().message(), HasSubstr("the limit is 122880"));
 }
 
 TEST(RoundStart, PlanThisNodeDoesNotCompute_IsRefused) {
