@@ -18,6 +18,7 @@
 #include "launcher/poll_until.h"
 #include "launcher/signals.h"
 #include "launcher/worker/failure_report.h"
+#include "launcher/worker/framework_env.h"
 #include "launcher/worker/outer_error_file.h"
 
 namespace ddl {
@@ -42,6 +43,17 @@ std::string Node::AdvertisedAddress() const {
                                                               : config_.master_addr;
 }
 
+absl::Status Node::ReserveWorkerPorts() {
+  if (!NeedsWorkerPorts(config_.frameworks)) {
+    return absl::OkStatus();
+  }
+  for (std::int32_t i = 0; i < config_.nproc; ++i) {
+    DDL_ASSIGN_OR_RETURN(PortReservation reservation, PortReservation::Make());
+    worker_ports_.push_back(std::move(reservation));
+  }
+  return absl::OkStatus();
+}
+
 core::AgentConnected Node::MakeHello(std::uint16_t master_port) const {
   core::AgentConnected hello;
   hello.agent = {config_.job_id, NewRandomId()};
@@ -57,6 +69,9 @@ core::AgentConnected Node::MakeHello(std::uint16_t master_port) const {
   hello.stop_grace = config_.shutdown_timeout;
   hello.plan = config_.plan;
   hello.master_port = master_port;
+  for (const PortReservation& reservation : worker_ports_) {
+    hello.worker_ports.push_back(reservation.port());
+  }
   return hello;
 }
 
@@ -92,6 +107,7 @@ absl::Status Node::Join() {
       .worker_store = config_.worker_store,
   });
   DDL_ASSIGN_OR_RETURN(const std::uint16_t master_port, store_->NextPort());
+  DDL_RETURN_IF_ERROR(ReserveWorkerPorts());
   const Duration left = std::max(give_up_at - MonotonicNow(), kLeastConnectTimeout);
   client_ = std::make_unique<RendezvousClient>(
       place_.coordinator != nullptr ? place_.coordinator->InProcessChannel()

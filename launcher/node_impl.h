@@ -60,6 +60,11 @@ class Node {
   bool StopWasAskedFor();
   [[nodiscard]] core::AgentConnected MakeHello(std::uint16_t master_port) const;
   [[nodiscard]] std::string AdvertisedAddress() const;
+  // Where --env has a framework whose programs must find each other.
+  absl::Status ReserveWorkerPorts();
+  // Errors: those of WorkerGroup::Start; FAILED_PRECONDITION, what --env needs
+  // did not come with the round.
+  absl::Status StartWorkers(RoundInfo info);
   void Loop();
   void Wait() const;
   void Dispatch(Instant now);
@@ -122,6 +127,7 @@ class Node {
   std::unique_ptr<WorkerGroup> group_;
   std::unique_ptr<RendezvousClient> client_;
   std::optional<MasterStore> store_;
+  std::vector<PortReservation> worker_ports_;  // by local rank
 
   State state_ = State::kJoining;
   std::int64_t round_ = 0;
@@ -129,6 +135,7 @@ class Node {
   std::int32_t world_size_ = 0;  // of round_
   bool parked_ = false;          // a spare
   bool said_whose_heartbeats_ = false;
+  bool said_what_is_kept_ = false;
   bool group_was_running_ = false;
   std::optional<Instant> told_to_stop_at_;  // this round's workers
   std::optional<core::Event> outcome_;

@@ -1,16 +1,23 @@
 // Node, its rounds: what the coordinator says, and what becomes of the workers.
 #include <algorithm>
 #include <csignal>
+#include <cstddef>
 #include <ctime>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "agent/base/status_macros.h"
 #include "agent/core/wording.h"
+#include "launcher/binding/devices.h"
 #include "launcher/exit_code.h"
 #include "launcher/node_impl.h"
 #include "launcher/round_values.h"
 #include "launcher/worker/failure_account.h"
+#include "launcher/worker/framework_env.h"
+#include "launcher/worker/node_devices.h"
+#include "launcher/worker/worker_env.h"
 
 namespace ddl {
 namespace {
@@ -21,6 +28,18 @@ constexpr Duration kReadingDelay = std::chrono::milliseconds(250);
 
 Moment MomentNow() {
   return {MonotonicNow(), std::time(nullptr)};
+}
+
+// The NVIDIA GPUs that workers see.
+std::int32_t VisibleGpus(const std::vector<std::string>& environment) {
+  EnvironmentMap variables;
+  for (const std::string& entry : environment) {
+    const std::size_t name_end = std::min(entry.find('='), entry.size());
+    if (entry.substr(0, name_end) == kVisibleDevices) {
+      variables[kVisibleDevices] = entry.substr(std::min(name_end + 1, entry.size()));
+    }
+  }
+  return GuessGpuCount(variables, DeviceSources{});
 }
 
 }  // namespace
@@ -86,11 +105,7 @@ void Node::On(const core::RoundStart& message) {
   }
   TellOfStart(info);
   group_was_running_ = true;
-  absl::Status status = store_->BeginRound(info.node_rank == 0, info.master_port);
-  if (status.ok()) {
-    status = group_->Start(info);
-  }
-  if (!status.ok()) {
+  if (const absl::Status status = StartWorkers(info); !status.ok()) {
     WorkerExit exit;
     exit.rank = info.first_rank;
     exit.wall_time_s = std::time(nullptr);
@@ -99,6 +114,23 @@ void Node::On(const core::RoundStart& message) {
     exit.error_text = std::string(status.message());
     OnWorkerExit(exit);
   }
+}
+
+absl::Status Node::StartWorkers(RoundInfo info) {
+  DDL_RETURN_IF_ERROR(CheckFrameworks(config_.frameworks, info));
+  const std::vector<std::string> environment = OwnEnvironment();
+  info.devices = LookAtDevices(VisibleGpus(environment), DeviceSources{}.device_dir);
+  if (const std::string words = OverruledByPlan(environment, config_, info); !words.empty()) {
+    log::Warn(words);
+  }
+  const auto kept = KeptFromWorkers(environment, config_.frameworks, info);
+  if (!kept.empty() && info.node_rank == 0 && !std::exchange(said_what_is_kept_, true)) {
+    const auto some = static_cast<std::ptrdiff_t>(std::min(kept.size(), core::kMaxNamed));
+    log::Info(absl::StrCat("not passed on to the workers, as they number this ddlaunch: ",
+                           core::NameSome({kept.begin(), kept.begin() + some}, kept.size())));
+  }
+  DDL_RETURN_IF_ERROR(store_->BeginRound(info.node_rank == 0, info.master_port));
+  return group_->Start(info);
 }
 
 // Before its round was over it had ended, or had its exception and was still on its

@@ -40,6 +40,8 @@ RoundInfo ToRoundInfo(const core::RoundStart& start, const std::string& job_id,
   info.gateway = gateway;
   info.job_id = job_id;
   info.plan = start.plan;
+  info.worker_addresses = start.worker_addresses;
+  info.first_worker_port = static_cast<std::uint16_t>(start.first_worker_port);
   return info;
 }
 

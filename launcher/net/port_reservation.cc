@@ -51,7 +51,7 @@ absl::StatusOr<PortReservation> PortReservation::Make() {
     }
   }
   return absl::ResourceExhaustedError(
-      absl::StrCat("no free TCP port for MASTER_PORT: ", std::strerror(errno)));
+      absl::StrCat("no free TCP port for the workers: ", std::strerror(errno)));
 }
 
 }  // namespace ddl

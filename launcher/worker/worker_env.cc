@@ -10,6 +10,8 @@
 #include <unordered_set>
 #include <utility>
 
+#include "launcher/worker/framework_env.h"
+
 namespace ddl {
 namespace {
 
@@ -18,8 +20,6 @@ namespace {
 constexpr std::array<std::string_view, 7> kNotPassedOn = {
     "DDL_GLOBAL_BATCH_SIZE", "DDL_MICRO_BATCH_SIZE", "DDL_GRAD_ACCUM_STEPS", "DDL_LEARNING_RATE",
     "DDL_WARMUP_STEPS",      "DDL_PLAN_HASH",        "DDL_RDZV_TOKEN"};
-
-using Variables = std::vector<std::pair<std::string, std::string>>;
 
 std::string_view NameOf(std::string_view entry) {
   return entry.substr(0, entry.find('='));
@@ -121,6 +121,9 @@ std::vector<std::string> WorkerEnvironment(const std::vector<std::string>& paren
   const WorkerPlace& place = PlaceOf(config, local_rank);
   AppendOwnVariables(round, local_rank, own);
   AppendDevices(place, own);
+  for (auto& variable : FrameworkVariables(parent, config, round, local_rank)) {
+    own.push_back(std::move(variable));
+  }
   AppendDefaults(parent, round.nproc,
                  place.threads > 0 ? place.threads : std::max(1, usable_cpus / round.nproc), own);
 
@@ -131,7 +134,8 @@ std::vector<std::string> WorkerEnvironment(const std::vector<std::string>& paren
   std::vector<std::string> environment;
   environment.reserve(parent.size() + own.size());
   for (const std::string& entry : parent) {
-    if (replaced.find(NameOf(entry)) == replaced.end()) {
+    const std::string_view name = NameOf(entry);
+    if (replaced.find(name) == replaced.end() && !Misleads(config.frameworks, round, name)) {
       environment.push_back(entry);
     }
   }

@@ -27,6 +27,7 @@
 #include "agent/base/clock.h"
 #include "launcher/launch_config.h"
 #include "launcher/worker/log_pump.h"
+#include "launcher/worker/node_devices.h"
 #include "launcher/worker/supervisor_protocol.h"
 
 namespace ddl {
@@ -48,6 +49,10 @@ struct RoundInfo {
   std::string gateway;  // "unix:/path": DDL_GATEWAY
   std::string job_id;   // TORCHELASTIC_RUN_ID, DDL_JOB_ID
   std::optional<plan::Plan> plan;
+  // "host:port" of each worker, by rank; null: not known, or nobody asked.
+  std::shared_ptr<const std::vector<std::string>> worker_addresses;
+  std::uint16_t first_worker_port = 0;  // rank 0's own, on master_addr; 0: the same
+  NodeDevices devices;
 };
 
 // How one worker ended.
