@@ -24,6 +24,7 @@
 #include "launcher/log.h"
 #include "launcher/master_store.h"
 #include "launcher/net/meeting_place.h"
+#include "launcher/net/port_reservation.h"
 #include "launcher/signals.h"
 #include "launcher/worker/event_log.h"
 #include "launcher/worker/supervisor.h"
