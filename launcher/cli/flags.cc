@@ -55,7 +55,7 @@ constexpr FlagSpec kFlags[] = {
     {I::kRole, G::kProgram, "role", 0, "NAME", "default",
      "ROLE_NAME, and the prefix of output lines", ""},
     {I::kEnv, G::kProgram, "env", 0, "NAME,..", "torch",
-     "Whose variables workers get: torch, tensorflow, jax, mpi", "", C::kLaunch,
+     "Variables for workers: torch, tensorflow, jax, mpi", "", C::kLaunch,
      "torch tensorflow jax mpi"},
     {I::kNumaBinding, G::kProgram, "numa-binding", 0, "KIND", "none",
      "To CPUs: node, socket, exclusive, core-complex", "", C::kLaunch,

@@ -11,74 +11,55 @@
 namespace ddl::cli {
 namespace {
 
-constexpr std::string_view kIntro =
-    R"(Usage: ddlaunch [FLAG ...] [--] PROGRAM [ARG ...]
-Starts workers of PROGRAM on this node, meets the job's other nodes, gives every
+constexpr std::string_view kUsage =
+    "Usage: ddlaunch [FLAG ...] [--] PROGRAM [ARG ...]\n"
+    "       ddlaunch coordinator [FLAG ...]\n";
+constexpr std::string_view kCoordinatorUsage = "Usage: ddlaunch coordinator [FLAG ...]\n";
+
+constexpr std::string_view kPurpose =
+    R"(Starts workers of PROGRAM on this node, meets the job's other nodes, gives every
 worker its rank and the training plan, watches them, restarts them on failure.
 NAME.py runs by python3 -u; every other executable runs as it is.
 )";
-
-constexpr std::string_view kOutro = R"(
---rdzv-conf, in seconds: join_timeout=600; last_call_timeout=5, from MIN nodes on, for more;
-  heartbeat_timeout=5, the silence that loses a node (or keep_alive_interval x
-  keep_alive_max_attempt); close_timeout=5, for the others' goodbyes. And is_host=0 or 1:
-  whether this node serves the meeting.
-"ddlaunch coordinator --listen ADDR" serves the meetings of many jobs and outlives them; see its
-  --help. (A program that is called coordinator is run as ./coordinator.)
-Each flag may be written with _ for -, be shortened while that is unambiguous, and
-takes its default from PET_NAME (PET_NPROC_PER_NODE=4). What follows PROGRAM is its own.
-Exit status: the failed worker's own, or 128 + signal; 2 usage, 126 / 127 no such program.
-
-Examples:
-  ddlaunch --nproc_per_node=4 train_bin
-  ddlaunch --nproc_per_node=gpu train.py --epochs 3
-  ddlaunch --nnodes=2 --rdzv-backend=c10d --rdzv-endpoint=host0:29400 --rdzv-id=j \
-           --nproc_per_node=4 train_bin                   (the same on each node)
-  ddlaunch --nproc_per_node=4 --global-batch-size=256 --max-micro-batch-size=32 train_bin
-)";
-
-constexpr std::string_view kCoordinatorIntro =
-    R"(Usage: ddlaunch coordinator [FLAG ...]
-Serves the meetings of many jobs until it is stopped. Their nodes come to it by
+constexpr std::string_view kCoordinatorPurpose =
+    R"(Serves the meetings of many jobs until it is stopped. Their nodes come to it by
 --rdzv-backend=c10d --rdzv-endpoint=HOST:PORT, each job by an --rdzv-id of its own.
 )";
 
-constexpr std::string_view kCoordinatorOutro = R"(
---rdzv-conf: heartbeat_timeout=5, the seconds of silence that lose a node, or
-  keep_alive_interval x keep_alive_max_attempt. A job's nodes give the other keys.
-SIGTERM or SIGINT ends it with status 0; jobs that run then look for it for a while.
+constexpr std::string_view kRemarks =
+    R"(--rdzv-conf, in seconds: join_timeout=600; last_call_timeout=5, from MIN nodes on, for more;
+  heartbeat_timeout=5, the silence that loses a node (or keep_alive_interval x
+  keep_alive_max_attempt); close_timeout=5, for the others' goodbyes. And is_host=0 or 1:
+  whether this node serves the meeting.
 
-Examples:
-  ddlaunch coordinator --listen 10.0.0.1:29400 --rdzv-token-file=/etc/ddlaunch/token
-  ddlaunch coordinator --listen 127.0.0.1:0                   (a free port; it is printed)
+"ddlaunch coordinator --listen ADDR" serves the meetings of many jobs and outlives them; see its
+  --help. (A program that is called coordinator is run as ./coordinator.)
+
+Each flag may be written with _ for -, be shortened while that is unambiguous, and takes its
+  default from PET_NAME (PET_NPROC_PER_NODE=4). What follows PROGRAM is its own.
+
+Exit status: the failed worker's own, or 128 + signal; 2 usage, 126 / 127 no such program.
+)";
+constexpr std::string_view kCoordinatorRemarks =
+    R"(--rdzv-conf: heartbeat_timeout=5, the seconds of silence that lose a node, or
+  keep_alive_interval x keep_alive_max_attempt. A job's nodes give the other keys.
+
+SIGTERM or SIGINT ends it with status 0; jobs that run then look for it for a while.
 )";
 
-std::string_view TitleOf(FlagGroup group) {
-  switch (group) {
-    case FlagGroup::kJob:
-      return "The job";
-    case FlagGroup::kMeeting:
-      return "Meeting the other nodes";
-    case FlagGroup::kProgram:
-      return "The program";
-    case FlagGroup::kSupervision:
-      return "Failure and stop";
-    case FlagGroup::kOutput:
-      return "Output";
-    case FlagGroup::kPlan:
-      return "The plan: global = micro x accumulation x world; the third number follows";
-    case FlagGroup::kOther:
-      return "Other";
-    case FlagGroup::kIgnored:
-      return "Taken, without effect here";
-    case FlagGroup::kRefused:
-      return "torchrun's, refused with the way to do it here";
-  }
-  return "";
-}
+constexpr Example kExamples[] = {
+    {"ddlaunch --nproc_per_node=4 train_bin", "four workers here"},
+    {"ddlaunch --nproc_per_node=gpu train.py --epochs 3", "one for each GPU"},
+    {"ddlaunch --nnodes=2 --rdzv-backend=c10d --rdzv-endpoint=host0 train.py", "on both nodes"},
+    {"ddlaunch --nproc_per_node=4 --global-batch-size=256 train_bin", "64 samples each"},
+};
+constexpr Example kCoordinatorExamples[] = {
+    {"ddlaunch coordinator --listen 10.0.0.1:29400 --rdzv-token-file=token", "asks for a token"},
+    {"ddlaunch coordinator --listen 127.0.0.1:0", "any port"},
+};
 
 std::string FlagLine(const FlagSpec& flag) {
-  constexpr std::size_t kTextColumn = 36;
+  constexpr std::size_t kTextColumn = 38;
   std::string line =
       flag.short_name == 0 ? "      " : absl::StrCat("  -", std::string(1, flag.short_name), ", ");
   absl::StrAppend(&line, "--", std::string(flag.name), flag.takes_value() ? "=" : "",
@@ -109,19 +90,81 @@ std::string NamesOf(FlagGroup group) {
   return absl::StrCat(text, line, "\n");
 }
 
+std::string ExampleLines(Command command) {
+  constexpr std::size_t kRemarkColumn = 76;
+  std::string text;
+  for (const Example& example : Examples(command)) {
+    std::string line = absl::StrCat("  ", std::string(example.line));
+    line.resize(std::max(kRemarkColumn, line.size() + 2), ' ');
+    absl::StrAppend(&text, line, std::string(example.remark), "\n");
+  }
+  return text;
+}
+
+// Paragraphs, one below the other.
+std::string WithoutEmptyLines(std::string_view text) {
+  std::string result;
+  for (const char c : text) {
+    if (c != '\n' || !result.ends_with('\n')) {
+      result += c;
+    }
+  }
+  return result;
+}
+
 }  // namespace
+
+std::string_view TitleOf(FlagGroup group) {
+  switch (group) {
+    case FlagGroup::kJob:
+      return "The job";
+    case FlagGroup::kMeeting:
+      return "Meeting the other nodes";
+    case FlagGroup::kProgram:
+      return "The program";
+    case FlagGroup::kSupervision:
+      return "Failure and stop";
+    case FlagGroup::kOutput:
+      return "Output";
+    case FlagGroup::kPlan:
+      return "The plan: global = micro x accumulation x world; the third number follows";
+    case FlagGroup::kOther:
+      return "Other";
+    case FlagGroup::kIgnored:
+      return "Taken, without effect here";
+    case FlagGroup::kRefused:
+      return "torchrun's, refused with the way to do it here";
+  }
+  return "";
+}
+
+std::string_view Purpose(Command command) {
+  return command == Command::kCoordinator ? kCoordinatorPurpose : kPurpose;
+}
+
+std::string_view Remarks(Command command) {
+  return command == Command::kCoordinator ? kCoordinatorRemarks : kRemarks;
+}
+
+std::span<const Example> Examples(Command command) {
+  if (command == Command::kCoordinator) {
+    return kCoordinatorExamples;
+  }
+  return kExamples;
+}
 
 std::string HelpText(Command command) {
   const bool is_coordinator = command == Command::kCoordinator;
-  std::string text(is_coordinator ? kCoordinatorIntro : kIntro);
+  std::string text(is_coordinator ? kCoordinatorUsage : kUsage);
+  absl::StrAppend(&text, std::string(Purpose(command)), "Examples:\n", ExampleLines(command));
   const FlagSpec* previous = nullptr;
   for (const FlagSpec& flag : AllFlags()) {
     if (!flag.BelongsTo(command)) {
       continue;
     }
     const bool new_group = previous == nullptr || previous->group != flag.group;
-    if (new_group && !is_coordinator) {
-      absl::StrAppend(&text, std::string(TitleOf(flag.group)), ":\n");
+    if (new_group && (!is_coordinator || previous == nullptr)) {
+      absl::StrAppend(&text, is_coordinator ? "Flags" : std::string(TitleOf(flag.group)), ":\n");
     }
     const bool by_name_only =
         flag.group == FlagGroup::kIgnored || flag.group == FlagGroup::kRefused;
@@ -132,7 +175,12 @@ std::string HelpText(Command command) {
     }
     previous = &flag;
   }
-  return text.append(is_coordinator ? kCoordinatorOutro : kOutro);
+  return absl::StrCat(text, "\n", WithoutEmptyLines(Remarks(command)));
+}
+
+std::string UsageText() {
+  return absl::StrCat("no program given\n", std::string(kUsage), ExampleLines(Command::kLaunch),
+                      "ddlaunch --help says more");
 }
 
 std::string VersionText() {

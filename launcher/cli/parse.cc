@@ -196,6 +196,9 @@ absl::StatusOr<ParseResult> ParseCommandLine(const std::vector<std::string>& arg
   }
   DDL_ASSIGN_OR_RETURN(const Arguments arguments,
                        ScanArguments(args, surroundings.environment, Command::kLaunch));
+  if (args.empty()) {
+    return absl::InvalidArgumentError(UsageText());
+  }
   if (arguments.Find(FlagId::kHelp) != nullptr) {
     return PrintAndExit{HelpText(Command::kLaunch)};
   }

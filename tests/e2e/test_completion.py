@@ -1,5 +1,5 @@
 """The scripts of --print-completion, sourced by real shells at a terminal: what Tab
-makes of a line, and what all the offers for a line are."""
+makes of a line, and what all the offers for a line are. And the manual page."""
 
 import os
 import pathlib
@@ -224,6 +224,27 @@ ddlaunch --print-completion zsh > functions/_ddlaunch
 fpath=($PWD/functions $fpath)
 """ + ZSH
     load = ""
+
+
+class ManualTest(unittest.TestCase):
+    """The page that the build makes and installs, as its readers see it."""
+    PAGE = BIN_DIR.parent / "share" / "man" / "man1" / "ddlaunch.1"
+
+    def test_mandoc_has_nothing_to_say(self):
+        if not shutil.which("mandoc"):
+            self.skipTest("no mandoc here")
+        run = subprocess.run(["mandoc", "-Tlint", self.PAGE], stdout=subprocess.PIPE,
+                             stderr=subprocess.STDOUT, text=True, check=False)
+        self.assertEqual((run.returncode, run.stdout), (0, ""))
+
+    def test_every_flag_is_there_to_be_read(self):
+        if not shutil.which("mandoc"):
+            self.skipTest("no mandoc here")
+        text = subprocess.run(["mandoc", "-Tascii", self.PAGE], stdout=subprocess.PIPE, text=True,
+                              check=True).stdout
+        text = re.sub(".\x08", "", text)  # bold and underlined, as typewriters did it
+        for flag in flags_in_help() | flags_in_help("coordinator"):
+            self.assertIn(flag, text)
 
 
 class OtherShellsTest(unittest.TestCase):

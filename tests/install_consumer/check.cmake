@@ -35,3 +35,10 @@ must(${CMAKE_COMMAND} -E chdir / ${WORK_DIR}/prefix/bin/train_bin --epochs 1)
 if(NOT output MATCHES "done: accuracy")
   message(FATAL_ERROR "train_bin said: ${output}")
 endif()
+# The manual page and completion lie where their readers look.
+foreach(file share/man/man1/ddlaunch.1 share/bash-completion/completions/ddlaunch
+             share/zsh/site-functions/_ddlaunch)
+  if(NOT EXISTS ${WORK_DIR}/prefix/${file})
+    message(FATAL_ERROR "not installed: ${file}")
+  endif()
+endforeach()

@@ -10,7 +10,10 @@
 #include <string_view>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "launcher/cli/help.h"
+#include "launcher/cli/manual.h"
 
 namespace ddl::cli {
 namespace {
@@ -81,6 +84,27 @@ TEST(Help, Texts_NameTheFlagsOfTheirCommandAndFitAScreenAndAHalf) {
     EXPECT_LE(std::count(text.begin(), text.end(), '\n'), kMaxLines);
   }
   EXPECT_THAT(HelpText(Command::kLaunch), HasSubstr("ddlaunch coordinator --listen"));
+}
+
+TEST(Help, Usage_IsShortAndShowsHowItIsDone) {
+  const std::string text = UsageText();
+  constexpr std::ptrdiff_t kMaxLines = 10;
+  EXPECT_LE(std::count(text.begin(), text.end(), '\n'), kMaxLines);
+  EXPECT_THAT(text, HasSubstr("no program given"));
+  EXPECT_THAT(text, HasSubstr("ddlaunch --nproc_per_node=4 train_bin"));
+}
+
+TEST(Manual, Page_HasEveryFlagWithItsDefaultAndVariable) {
+  const std::string page = ManualPage();
+  for (const FlagSpec& flag : AllFlags()) {
+    const std::string name =
+        absl::StrReplaceAll(absl::StrCat("\\fB--", std::string(flag.name), "\\fR"), {{"-", "\\-"}});
+    EXPECT_THAT(page, HasSubstr(name));
+    EXPECT_THAT(page, HasSubstr(std::string(flag.other_variable)));
+  }
+  for (const FlagGroup group : {FlagGroup::kJob, FlagGroup::kPlan, FlagGroup::kRefused}) {
+    EXPECT_THAT(page, HasSubstr(std::string(TitleOf(group)).substr(0, 8)));
+  }
 }
 
 TEST(Help, Lines_AreAtMost100Wide) {
