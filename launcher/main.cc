@@ -122,7 +122,7 @@ int Launch(const cli::LaunchCommand& command) {
   }
   // Before anything starts a thread: the supervisor is forked.
   auto supervisor = Supervisor::Fork();
-  const SignalSet signals(command.config.stop_signals);
+  SignalSet signals(command.config.stop_signals);
   log::Init(LevelFor(command.config));
   gpr_set_log_function(LogFromGrpc);
   if (!supervisor.ok()) {

@@ -99,6 +99,7 @@ absl::Status Node::Join() {
                            "every node the same --rdzv-token-file=FILE"));
   }
   group_ = std::make_unique<WorkerGroup>(config_, std::move(supervisor_));
+  signals_.SetSuspendHook([this](bool stopping) { OnSuspend(stopping); });
   log::SetSink(
       [group = group_.get()](std::string_view lines) { group->Print(std::string(lines)); });
   store_.emplace(MasterStore::Options{
@@ -232,6 +233,9 @@ void Node::OnSignal(int signal, Instant now) {
     group_->Forward(signal);
     return;
   }
+  if (stop_signal_ != 0 && signal == SIGHUP) {
+    return;  // of a terminal that is closed two come: the kernel's and the shell's
+  }
   if (stop_signal_ != 0) {
     log::Warn(absl::StrCat(SignalName(signal), " again: killing all workers now"));
     group_->Kill();
@@ -254,6 +258,23 @@ void Node::OnSignal(int signal, Instant now) {
   client_->Send(core::StopRequested{{}, signal, StopsAlone()});
   told_to_stop_at_ = now;
   group_->Stop(now);
+}
+
+// Ctrl-Z, then fg or bg. The workers are sessions of their own, so the terminal does
+// not stop them. Of several nodes, the others do not wait for this one.
+void Node::OnSuspend(bool stopping) {
+  constexpr Duration kFlushBeforeSuspend = std::chrono::milliseconds(100);
+  if (config_.max_nodes > 1) {
+    if (stopping) {
+      log::Warn(absl::StrCat(
+          "stopped: the other nodes take this one for lost in ",
+          std::chrono::duration_cast<std::chrono::seconds>(config_.heartbeat_timeout).count(),
+          " s, and its workers end then"));
+      group_->FlushConsole(kFlushBeforeSuspend);
+    }
+    return;
+  }
+  group_->Forward(stopping ? SIGSTOP : SIGCONT);
 }
 
 void Node::FinishAlone() {
@@ -337,7 +358,7 @@ int Node::Leave() {
 }
 
 int RunNode(const LaunchConfig& config, std::unique_ptr<Supervisor> supervisor,
-            const SignalSet& signals) {
+            SignalSet& signals) {
   // Never taken down, see node.h.
   static Node* const node = new Node(config, std::move(supervisor), signals);
   return node->Run();

@@ -26,8 +26,7 @@ class SignalSet;
 // servers and their threads are not taken down one by one, which would take as
 // long as the start of the workers.
 // REQUIRES: `supervisor` was forked and signals are blocked (see signals.h).
-int RunNode(const LaunchConfig& config, std::unique_ptr<Supervisor> supervisor,
-            const SignalSet& signals);
+int RunNode(const LaunchConfig& config, std::unique_ptr<Supervisor> supervisor, SignalSet& signals);
 
 }  // namespace ddl
 

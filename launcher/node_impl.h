@@ -34,7 +34,7 @@ namespace ddl {
 
 class Node {
  public:
-  Node(const LaunchConfig& config, std::unique_ptr<Supervisor> supervisor, const SignalSet& signals)
+  Node(const LaunchConfig& config, std::unique_ptr<Supervisor> supervisor, SignalSet& signals)
       : config_(config), signals_(signals), host_(HostName()), supervisor_(std::move(supervisor)) {
     if (config_.event_log) {
       events_.emplace(config_, host_, MonotonicNow());
@@ -71,6 +71,7 @@ class Node {
   void Dispatch(Instant now);
 
   void OnSignal(int signal, Instant now);
+  void OnSuspend(bool stopping);
   void OnWorkerExit(const WorkerExit& exit);
   [[nodiscard]] bool FailedBeforeTheStop(const WorkerExit& exit) const;
   // To the coordinator, with its words if it may be the root cause.
@@ -120,7 +121,7 @@ class Node {
   }
 
   const LaunchConfig& config_;
-  const SignalSet& signals_;
+  SignalSet& signals_;
   const std::string host_;
   std::unique_ptr<Supervisor> supervisor_;  // given to group_
   MeetingPlace place_;

@@ -14,12 +14,13 @@
 namespace ddl {
 namespace {
 
-constexpr std::array kAlways = {SIGTERM, SIGINT, SIGQUIT, SIGHUP, SIGUSR1, SIGUSR2};
+constexpr std::array kAlways = {SIGTERM, SIGINT, SIGQUIT, SIGHUP, SIGUSR1, SIGUSR2, SIGTSTP};
 
-bool IsIgnoredHangup(int signal) {
+// Who starts us says so: nohup, a shell without job control.
+bool IsToBeIgnored(int signal) {
   struct sigaction action {};
   ::sigaction(signal, nullptr, &action);
-  return signal == SIGHUP && action.sa_handler == SIG_IGN;
+  return (signal == SIGHUP || signal == SIGTSTP) && action.sa_handler == SIG_IGN;
 }
 
 }  // namespace
@@ -27,7 +28,7 @@ bool IsIgnoredHangup(int signal) {
 SignalSet::SignalSet(std::vector<int> stop_signals) : stop_signals_(std::move(stop_signals)) {
   std::vector<int> handled(kAlways.begin(), kAlways.end());
   handled.insert(handled.end(), stop_signals_.begin(), stop_signals_.end());
-  handled.erase(std::remove_if(handled.begin(), handled.end(), IsIgnoredHangup), handled.end());
+  handled.erase(std::remove_if(handled.begin(), handled.end(), IsToBeIgnored), handled.end());
   sigset_t set;
   ::sigemptyset(&set);
   for (const int signal : handled) {
@@ -48,9 +49,31 @@ std::vector<int> SignalSet::Read() const {
   std::vector<int> signals;
   signalfd_siginfo info{};
   while (::read(fd_.get(), &info, sizeof info) == sizeof info) {
-    signals.push_back(static_cast<int>(info.ssi_signo));
+    const int signal = static_cast<int>(info.ssi_signo);
+    if (signal == SIGTSTP && !IsStop(signal)) {
+      Suspend();
+    } else {
+      signals.push_back(signal);
+    }
   }
   return signals;
+}
+
+// By the signal's own default effect, which knows when there is no shell that could
+// continue us (an orphaned process group): then nothing happens.
+void SignalSet::Suspend() const {
+  if (suspend_hook_) {
+    suspend_hook_(true);
+  }
+  sigset_t set;
+  ::sigemptyset(&set);
+  ::sigaddset(&set, SIGTSTP);
+  ::pthread_sigmask(SIG_UNBLOCK, &set, nullptr);
+  std::raise(SIGTSTP);
+  ::pthread_sigmask(SIG_BLOCK, &set, nullptr);
+  if (suspend_hook_) {
+    suspend_hook_(false);
+  }
 }
 
 bool SignalSet::IsStop(int signal) const {

@@ -333,9 +333,11 @@ void SupervisorProcess::Spawn(WorkerId id, const std::vector<UniqueFd>& fds) {
 }
 
 void SupervisorProcess::Signal(WorkerId id, int signal) {
+  const bool to_group = signal == SIGSTOP || signal == SIGCONT;
   for (const auto& [worker, child] : children_) {
     if (id == kEveryWorker || id == worker) {
-      ::kill(child.pid, signal);  // not reaped yet, so the pid is still its own
+      ::kill(to_group ? -child.pid : child.pid,
+             signal);  // not reaped yet, so the pid is still its own
     }
   }
 }

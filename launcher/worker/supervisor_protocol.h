@@ -17,7 +17,7 @@ inline constexpr WorkerId kEveryWorker = 0;
 
 enum class SupervisorRequestType : std::uint32_t {
   kSpawn,        // with four descriptors: payload (spawn_payload.h), stdin, stdout, stderr
-  kSignal,       // `signal` to `worker`, or to every live worker
+  kSignal,       // `signal` to `worker`, or to every live worker; SIGSTOP and SIGCONT to its group
   kKillAll,      // SIGKILL to all descendants, until none is left or `timeout_ms` has passed
   kRemoveAtEnd,  // `path` is a directory to remove when ddlaunch is gone
   kLease,        // workers may live until `lease_until_ns`, or a later kLease says otherwise

@@ -117,7 +117,8 @@ class WorkerGroup {
   // run them was renewed; the same value again costs nothing. Instant::max(),
   // which is the start, is no limit.
   void SetLease(Instant until);
-  // Passes a signal on to each live worker (SIGUSR1, SIGUSR2).
+  // Passes a signal on to each live worker (SIGUSR1, SIGUSR2); SIGSTOP and SIGCONT to
+  // all of its process group, as a terminal does.
   void Forward(int signal);
 
   // Handles what is ready; returns the workers that ended since the last call,

@@ -46,6 +46,20 @@ class StopTest(E2eTest):
         self.assertEqual(job.wait(timeout_s=20).returncode, 130, job.stderr)
         self.assert_nothing_left()
 
+    def test_hangup_that_comes_twice_still_leaves_the_grace(self):
+        # As of a terminal that is closed: the kernel's and then the shell's.
+        saver = ("trap 'until [ -e \"$1/go\" ]; do sleep 0.05; done; touch \"$1/saved-$RANK\"; exit' TERM\n"
+                 'touch "$1/up-$RANK"\nwhile :; do sleep 0.05; done\n')
+        default = lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL)
+        job = self.started(body=saver, preexec_fn=default)
+        job.process.send_signal(signal.SIGHUP)
+        wait_until(lambda: "SIGHUP" in job.stderr, "the first is acknowledged")
+        job.process.send_signal(signal.SIGHUP)
+        pathlib.Path(self.path("go")).touch()
+        self.assertEqual(job.wait().returncode, 129, job.stderr)
+        for rank in range(2):
+            self.assertTrue(os.path.exists(self.path(f"saved-{rank}")), job.stderr)
+
     def test_worker_that_ignores_term_is_killed_after_the_timeout(self):
         stubborn = "trap '' TERM\n" + 'touch "$1/up-$RANK"\nwhile :; do sleep 1; done\n'
         job = self.started("--shutdown-timeout=0.5", body=stubborn)
@@ -89,6 +103,28 @@ class StopTest(E2eTest):
             "bg.sh", "sleep 600 & setsid sleep 600 & exit 0\n"))
         self.assertEqual(job.returncode, 0, job.stderr)
         self.assert_nothing_left()
+
+    def test_children_that_ignore_term_do_not_outlive_the_grace(self):
+        deaf = ("sh -c \"trap '' TERM; while :; do sleep 1; done\" &\n"
+                "setsid sh -c \"trap '' TERM; while :; do sleep 1; done\" &\n"
+                'touch "$1/up-$RANK"\nwait\n')
+        job = self.started("--shutdown-timeout=0.5", body=deaf)
+        job.process.send_signal(signal.SIGTERM)
+        self.assertEqual(job.wait().returncode, 143, job.stderr)
+        self.assert_nothing_left()
+
+    def test_term_goes_to_the_worker_whose_children_serve_its_last_save(self):
+        # The child that loads data dies of TERM, as most do; the worker needs it once more.
+        saver = ("mkfifo \"$1/ask-$RANK\"\n"
+                 "(read question < \"$1/ask-$RANK\"; touch \"$1/loaded-$RANK\") & loader=$!\n"
+                 "trap 'echo more > \"$1/ask-$RANK\"; wait $loader; touch \"$1/saved-$RANK\"; exit' TERM\n"
+                 'touch "$1/up-$RANK"\nwhile :; do sleep 0.05; done\n')
+        job = self.started(body=saver)
+        job.process.send_signal(signal.SIGTERM)
+        self.assertEqual(job.wait().returncode, 143, job.stderr)
+        for rank in range(2):
+            self.assertTrue(os.path.exists(self.path(f"loaded-{rank}")))
+            self.assertTrue(os.path.exists(self.path(f"saved-{rank}")))
 
     def test_sigusr1_is_passed_on(self):
         body = ("trap 'touch \"$1/usr1-$RANK\"; exit 0' USR1\n"
