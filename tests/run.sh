@@ -1,9 +1,10 @@
 #!/bin/bash
 # Everything that must hold, in one command:
-#   tests/run.sh         packages, format, release + tests, thread sanitizer,
+#   tests/run.sh         packages, format, release + tests (those with Accelerate,
+#                        TensorFlow and JAX from PyPI too), thread sanitizer,
 #                        address and undefined-behaviour sanitizers, a moment of
 #                        each fuzz target, clang-tidy over what is shipped
-#   tests/run.sh quick   packages, format, release + tests
+#   tests/run.sh quick   packages, format, release + tests, the same
 #   tests/run.sh tidy    packages, release, clang-tidy over every source, tests too
 # Stops at the first stage that fails, with its exit code. Compiled objects are
 # kept by ccache (CCACHE_DIR, ~/.cache/ccache), clang-tidy's verdicts beside
@@ -83,6 +84,12 @@ run_ctest() {  # PRESET [CTEST ARGUMENT...]
   return "$rc"
 }
 
+# Outside of the build, so that the next run finds them.
+make_frameworks() {
+  local dir="${DDL_FRAMEWORKS_DIR:-${XDG_CACHE_HOME:-$HOME/.cache}/ddlaunch/frameworks}"
+  deploy/python-frameworks.sh "$dir" && cmake -DDDL_FRAMEWORKS_DIR="$dir" build/release >"$log"
+}
+
 stage "packages" deploy/install-packages.sh test
 stage "clang-format" check_format
 stage "release build" configure_and_build release all
@@ -92,6 +99,7 @@ if [[ "$MODE" == tidy ]]; then
   report
   exit
 fi
+stage "python frameworks" make_frameworks
 stage "release tests" run_ctest release
 if [[ "$MODE" == full ]]; then
   stage "tsan build" configure_and_build tsan ddl_tsan_tests
