@@ -39,6 +39,14 @@ std::optional<std::int64_t> Sum(std::int64_t a, std::int64_t b) {
   return __builtin_add_overflow(a, b, &sum) ? std::nullopt : std::optional(sum);
 }
 
+std::size_t CostOfWait(const std::vector<std::string>& keys) {
+  std::size_t cost = 0;
+  for (const std::string& key : keys) {
+    cost += key.size() + kEntryOverhead;
+  }
+  return cost;
+}
+
 }  // namespace
 
 // ---- keys -------------------------------------------------------------------
@@ -104,7 +112,7 @@ Blob KeyTable::Get(const std::string& key) const {
   return it == values_.end() ? nullptr : it->second;
 }
 
-absl::StatusOr<std::int64_t> KeyTable::Add(const std::string& key, std::int64_t delta) {
+absl::StatusOr<std::int64_t> KeyTable::SumWith(const std::string& key, std::int64_t delta) const {
   std::int64_t former = 0;
   if (const auto it = values_.find(key); it != values_.end()) {
     const std::optional<std::int64_t> number = ToNumber(*it->second);
@@ -117,8 +125,13 @@ absl::StatusOr<std::int64_t> KeyTable::Add(const std::string& key, std::int64_t 
   if (!sum.has_value()) {
     return absl::InvalidArgumentError("ADD beyond 64 bits");
   }
-  DDL_RETURN_IF_ERROR(Put(key, std::to_string(*sum)));
   return *sum;
+}
+
+absl::StatusOr<std::int64_t> KeyTable::Add(const std::string& key, std::int64_t delta) {
+  DDL_ASSIGN_OR_RETURN(const std::int64_t sum, SumWith(key, delta));
+  DDL_RETURN_IF_ERROR(Put(key, std::to_string(sum)));
+  return sum;
 }
 
 absl::Status KeyTable::Append(const std::string& key, std::string_view value) {
@@ -186,16 +199,18 @@ std::size_t KeyTable::QueueLength(const std::string& key) const {
 
 // ---- waiting ----------------------------------------------------------------
 
-// REQUIRES: the client does not wait.
-absl::Status KeyTable::Register(Client client, std::vector<std::string> keys, Line Waiters::*line) {
-  Waiting waiting;
-  for (const std::string& key : keys) {
-    waiting.cost += key.size() + kEntryOverhead;
-  }
-  if (wait_bytes_ + waiting.cost > limits_.max_wait_bytes) {
+absl::Status KeyTable::CheckWaitRoom(const std::vector<std::string>& keys) const {
+  if (wait_bytes_ + CostOfWait(keys) > limits_.max_wait_bytes) {
     return absl::ResourceExhaustedError(
         absl::StrCat("the waits for keys cost more than ", limits_.max_wait_bytes, " bytes"));
   }
+  return absl::OkStatus();
+}
+
+// REQUIRES: the client does not wait, and there is room.
+void KeyTable::Register(Client client, std::vector<std::string> keys, Line Waiters::*line) {
+  Waiting waiting;
+  waiting.cost = CostOfWait(keys);
   waiting.id = ++last_wait_;
   for (const std::string& key : keys) {
     // A key that was named twice is waited for once.
@@ -204,7 +219,6 @@ absl::Status KeyTable::Register(Client client, std::vector<std::string> keys, Li
   waiting.keys = std::move(keys);
   wait_bytes_ += waiting.cost;
   waiting_.emplace(client, std::move(waiting));
-  return absl::OkStatus();
 }
 
 void KeyTable::Forget(std::unordered_map<Client, Waiting>::iterator waiting) {
@@ -223,20 +237,26 @@ absl::StatusOr<bool> KeyTable::Wait(Client client, const std::vector<std::string
   if (missing.empty()) {
     return true;
   }
-  DDL_RETURN_IF_ERROR(Register(client, std::move(missing), &Waiters::for_key));
+  DDL_RETURN_IF_ERROR(CheckWaitRoom(missing));
+  Register(client, std::move(missing), &Waiters::for_key);
   return false;
 }
 
 absl::StatusOr<bool> KeyTable::Barrier(Client client, const std::string& key,
                                        std::int64_t world_size) {
   CancelWait(client);
-  DDL_ASSIGN_OR_RETURN(const std::int64_t count, Add(key, 1));
-  if (count >= world_size) {
-    WakeAll(key, &Waiters::for_barrier);
-    return true;
+  DDL_ASSIGN_OR_RETURN(const std::int64_t count, SumWith(key, 1));
+  const bool is_last = count >= world_size;
+  if (!is_last) {
+    DDL_RETURN_IF_ERROR(CheckWaitRoom({key}));  // who is refused is not counted
   }
-  DDL_RETURN_IF_ERROR(Register(client, {key}, &Waiters::for_barrier));
-  return false;
+  DDL_RETURN_IF_ERROR(Put(key, std::to_string(count)));
+  if (is_last) {
+    WakeAll(key, &Waiters::for_barrier);
+  } else {
+    Register(client, {key}, &Waiters::for_barrier);
+  }
+  return is_last;
 }
 
 void KeyTable::CancelWait(Client client) {

@@ -95,11 +95,15 @@ class KeyTable {
 
   absl::Status CheckRoom(bool is_new, const std::string& key, std::size_t value_bytes,
                          std::size_t former_bytes) const;
+  // The sum that Add would make.
+  [[nodiscard]] absl::StatusOr<std::int64_t> SumWith(const std::string& key,
+                                                     std::int64_t delta) const;
   absl::Status Put(const std::string& key, std::string value);
   void Wake(Client client);
   void WakeAll(const std::string& key, Line Waiters::*line);
   void WakeOne(const std::string& key);
-  absl::Status Register(Client client, std::vector<std::string> keys, Line Waiters::*line);
+  [[nodiscard]] absl::Status CheckWaitRoom(const std::vector<std::string>& keys) const;
+  void Register(Client client, std::vector<std::string> keys, Line Waiters::*line);
   void Forget(std::unordered_map<Client, Waiting>::iterator waiting);
 
   const Limits& limits_;

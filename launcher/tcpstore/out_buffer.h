@@ -3,7 +3,9 @@
 #ifndef DDLAUNCH_LAUNCHER_TCPSTORE_OUT_BUFFER_H_
 #define DDLAUNCH_LAUNCHER_TCPSTORE_OUT_BUFFER_H_
 
+#include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <deque>
 #include <memory>
 #include <string>
@@ -42,10 +44,7 @@ class OutBuffer {
   void Take(std::size_t count) {
     taken_ += count;
     if (shared_.empty()) {
-      if (taken_ == tail_.size()) {
-        tail_.clear();
-        taken_ = 0;
-      }
+      TrimTail();
     } else if (taken_ == shared_.front()->size()) {
       shared_bytes_ -= taken_;
       shared_.pop_front();
@@ -54,6 +53,16 @@ class OutBuffer {
   }
 
  private:
+  // A client that is always a little behind never empties it: what was taken goes
+  // once it is most of it, so that what is moved was paid for.
+  void TrimTail() {
+    constexpr std::size_t kWorthMoving = 64 * kKib;
+    if (taken_ == tail_.size() || taken_ > std::max(kWorthMoving, tail_.size() / 2)) {
+      tail_.erase(0, taken_);
+      taken_ = 0;
+    }
+  }
+
   std::deque<Blob> shared_;  // before tail_
   std::size_t shared_bytes_ = 0;
   std::string tail_;

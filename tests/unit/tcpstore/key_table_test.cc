@@ -197,6 +197,20 @@ TEST_F(KeyTableTest, Bounds_RefuseByName_AndChangeNothing) {
   EXPECT_THAT(std::string(table_.Barrier(2, "a", 1'000).status().message()), HasSubstr("bytes"));
 }
 
+TEST_F(KeyTableTest, Barrier_Refused_IsNotCounted) {
+  limits_.max_wait_bytes = 0;
+  EXPECT_FALSE(table_.Barrier(1, "b", 2).ok());
+  EXPECT_EQ(Value("b"), "<none>");
+  limits_.max_wait_bytes = 1'000;
+  EXPECT_FALSE(table_.Barrier(1, "b", 2).value());
+  EXPECT_EQ(Value("b"), "1");
+  limits_.max_wait_bytes = table_.wait_bytes();
+  EXPECT_FALSE(table_.Barrier(2, "b", 3).ok());
+  EXPECT_EQ(Value("b"), "1");
+  EXPECT_TRUE(table_.Barrier(2, "b", 2).value());  // the last one waits for nobody
+  EXPECT_THAT(table_.TakeWoken(), ElementsAre(1));
+}
+
 TEST_F(KeyTableTest, ManyWaiters_ComeAndGo_InTimeThatGrowsWithTheirNumber) {
   constexpr KeyTable::Client kClients = 100'000;
   for (KeyTable::Client client = 0; client < kClients; ++client) {
