@@ -247,7 +247,9 @@ void AddFromEnvironment(const Environment& environment, Command command,
     }
     for (const std::string& variable : {PetVariable(flag), std::string(flag.other_variable)}) {
       const auto it = environment.find(variable);
-      if (it != environment.end() && !it->second.empty()) {
+      const bool says_no = variable == flag.other_variable && !flag.takes_value() &&
+                           it != environment.end() && it->second != "1";
+      if (it != environment.end() && !it->second.empty() && !says_no) {
         values.emplace(flag.id, RawValue{it->second, variable});  // the first one wins
       }
     }

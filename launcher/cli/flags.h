@@ -92,7 +92,8 @@ struct FlagSpec {
   std::string_view value_name;
   std::string_view default_text;
   std::string_view help;
-  // A second variable it can come from, of lower rank than PET_.
+  // A second variable it can come from, of lower rank than PET_. A switch's is
+  // PyTorch's own: "1" is on, as there, and everything else is off.
   std::string_view other_variable;
   enum class Of : std::uint8_t { kLaunch, kCoordinator, kBoth };
   Of command = Of::kLaunch;

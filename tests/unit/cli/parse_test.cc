@@ -314,6 +314,20 @@ TEST_F(ParseLine, Switches_ComeFromTheEnvironmentToo) {
   EXPECT_FALSE(Launch({}).config.virtual_local_rank);
 }
 
+// As PyTorch reads it: "true" means nothing to it, and must not mean more here.
+TEST_F(ParseLine, SwitchOfPyTorchsOwnVariable_IsOnByOneOnly) {
+  for (const char* const off : {"0", "2", "true", "yes", " 1", ""}) {
+    around_.environment["TORCH_DISABLE_SHARE_RDZV_TCP_STORE"] = off;
+    EXPECT_FALSE(Launch({}).config.worker_store) << off;
+    EXPECT_TRUE(Launch({"--worker-store"}).config.worker_store) << off;
+  }
+  around_.environment["PET_WORKER_STORE"] = "1";
+  EXPECT_TRUE(Launch({}).config.worker_store);
+  around_.environment["PET_WORKER_STORE"] = "0";
+  around_.environment["TORCH_DISABLE_SHARE_RDZV_TCP_STORE"] = "1";
+  EXPECT_FALSE(Launch({}).config.worker_store);
+}
+
 // ---- torchrun's others ----------------------------------------------------------------
 
 TEST_F(ParseLine, SignalsToHandle_AreReadByName) {
