@@ -165,12 +165,14 @@ const std::array<Framework, 4>& Table() {
       {.chosen = &Frameworks::jax,
        .variables = ForJax,
        .needs_worker_ports = true,
-       .dropped_if_chosen = {"JAX_COORDINATOR_*", "JAX_LOCAL_DEVICE_IDS"},
+       .dropped_if_chosen = {"JAX_COORDINATOR_*", "JAX_LOCAL_DEVICE_IDS", "SLURM_NTASKS",
+                             "SLURM_NPROCS", "SLURM_NTASKS_PER_NODE", "SLURM_TASKS_PER_NODE"},
        .dropped_in_a_world = {"JAX_PROCESS_ID", "JAX_NUM_PROCESSES"}},
       {.chosen = &Frameworks::mpi,
        .variables = ForMpi,
        .needs_worker_ports = false,
-       .dropped_if_chosen = {},
+       .dropped_if_chosen = {"SLURM_NTASKS", "SLURM_NPROCS", "SLURM_NTASKS_PER_NODE",
+                             "SLURM_TASKS_PER_NODE"},
        .dropped_in_a_world = {"HOROVOD_RANK", "HOROVOD_SIZE", "HOROVOD_LOCAL_*", "HOROVOD_CROSS_*",
                               "HOROVOD_GLOO_RENDEZVOUS_*"}},
   }};
@@ -200,11 +202,7 @@ const Names& OtherLaunchers() {
                                         "FLUX_TASK_*",
                                         "SLURM_PROCID",
                                         "SLURM_LOCALID",
-                                        "SLURM_NTASKS",
-                                        "SLURM_NPROCS",
                                         "SLURM_GTIDS",
-                                        "SLURM_TASKS_PER_NODE",
-                                        "SLURM_NTASKS_PER_NODE",
                                         "SLURM_STEP_NUM_TASKS",
                                         "SLURM_STEP_TASKS_PER_NODE"};
   return names;

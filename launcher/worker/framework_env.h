@@ -33,8 +33,11 @@
 //
 // What the parent has of these and of other launchers (ddlaunch itself may be a
 // task of srun or mpirun) numbers ddlaunch, not its workers. It is passed on only
-// to a worker that is alone in its job, for which ddlaunch is a mere wrapper;
-// SLURM_JOB_ID and what else describes the allocation always is.
+// to a worker that is alone in its job, for which ddlaunch is a mere wrapper.
+// SLURM_JOB_ID and what else describes the allocation always is; so is how many
+// tasks it has (SLURM_NTASKS, SLURM_TASKS_PER_NODE and their like, which sbatch
+// sets too, and which srun in a worker reads), but with jax and mpi: programs of
+// their kind take it for the size of the world.
 #ifndef DDLAUNCH_LAUNCHER_WORKER_FRAMEWORK_ENV_H_
 #define DDLAUNCH_LAUNCHER_WORKER_FRAMEWORK_ENV_H_
 

@@ -111,7 +111,7 @@ class FrameworkEnv(E2eTest):
                           env={"SLURM_PROCID": "7", "SLURM_NTASKS": "9", "SLURM_JOB_ID": "5"})
         for variables in self.environments([job]).values():
             self.assertNotIn("SLURM_PROCID", variables)
-            self.assertNotIn("SLURM_NTASKS", variables)
+            self.assertEqual(variables["SLURM_NTASKS"], "9")  # sbatch's too, and srun's default
             self.assertEqual(variables["SLURM_JOB_ID"], "5")
         self.assertIn("not passed on to the workers", job.stderr)
         self.assertIn("SLURM_PROCID", job.stderr)

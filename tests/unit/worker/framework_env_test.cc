@@ -162,12 +162,12 @@ TEST(FrameworkVariables, AllAtOnce_EachNameOnce) {
 // As srun and Open MPI's mpirun set them.
 const std::vector<std::string>& OtherLaunchersParent() {
   static const auto& parent = *new std::vector<std::string>{
-      "PATH=/bin",          "SLURM_PROCID=stale",          "SLURM_LOCALID=stale",
-      "SLURM_NTASKS=stale", "OMPI_COMM_WORLD_RANK=stale",  "OMPI_MCA_orte_hnp_uri=stale",
-      "PMIX_RANK=stale",    "OMPI_MCA_ess=stale",          "PMI_RANK=stale",
-      "TF_CONFIG=stale",    "HOROVOD_RANK=stale",          "JAX_PROCESS_ID=stale",
-      "SLURM_JOB_ID=kept",  "SLURM_JOB_NODELIST=kept",     "OMPI_MCA_btl=kept",
-      "PMIX_MCA_gds=kept",  "JAX_COORDINATOR_ADDRESS=set", "HOROVOD_CACHE_CAPACITY=kept"};
+      "PATH=/bin",         "SLURM_PROCID=stale",          "SLURM_LOCALID=stale",
+      "SLURM_GTIDS=stale", "OMPI_COMM_WORLD_RANK=stale",  "OMPI_MCA_orte_hnp_uri=stale",
+      "PMIX_RANK=stale",   "OMPI_MCA_ess=stale",          "PMI_RANK=stale",
+      "TF_CONFIG=stale",   "HOROVOD_RANK=stale",          "JAX_PROCESS_ID=stale",
+      "SLURM_JOB_ID=kept", "SLURM_JOB_NODELIST=kept",     "OMPI_MCA_btl=kept",
+      "PMIX_MCA_gds=kept", "JAX_COORDINATOR_ADDRESS=set", "HOROVOD_CACHE_CAPACITY=kept"};
   return parent;
 }
 
@@ -179,6 +179,22 @@ TEST(WorkerEnvironment, IdentityGivenByAnotherLauncher_ReachesNoWorkerOfAWorld) 
        {"SLURM_JOB_ID=kept", "SLURM_JOB_NODELIST=kept", "OMPI_MCA_btl=kept", "PMIX_MCA_gds=kept",
         "HOROVOD_CACHE_CAPACITY=kept", "JAX_COORDINATOR_ADDRESS=set"}) {
     EXPECT_THAT(environment, Contains(kept));
+  }
+}
+
+// As sbatch sets them; srun in a worker reads them.
+TEST(WorkerEnvironment, CountsOfAnAllocation_AreKeptButWhereProgramsTakeThemForTheWorld) {
+  const std::vector<std::string> counts = {"SLURM_NTASKS=8", "SLURM_NPROCS=8",
+                                           "SLURM_NTASKS_PER_NODE=4", "SLURM_TASKS_PER_NODE=4(x2)"};
+  for (const auto chosen : {&Frameworks::torch, &Frameworks::tensorflow}) {
+    const auto environment = WorkerEnvironment(counts, With(chosen), Round(), 0, "", 1);
+    for (const std::string& count : counts) {
+      EXPECT_THAT(environment, Contains(count));
+    }
+  }
+  for (const auto chosen : {&Frameworks::jax, &Frameworks::mpi}) {
+    EXPECT_THAT(WorkerEnvironment(counts, With(chosen), Round(), 0, "", 1),
+                Not(Contains(StartsWith("SLURM_"))));
   }
 }
 
