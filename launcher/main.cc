@@ -1,10 +1,9 @@
 // ddlaunch: the program.
 #include <fcntl.h>
 #include <grpc/support/log.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
-#include <algorithm>
+#include <cerrno>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -18,11 +17,13 @@
 #include "launcher/cli/parse.h"
 #include "launcher/cli/token.h"
 #include "launcher/coordinator_command.h"
+#include "launcher/descriptor_limit.h"
 #include "launcher/exit_code.h"
 #include "launcher/log.h"
 #include "launcher/node.h"
 #include "launcher/signals.h"
-#include "launcher/worker/start_error.h"
+#include "launcher/worker/errno_text.h"
+#include "launcher/worker/framework_env.h"
 #include "launcher/worker/supervisor.h"
 
 namespace ddl {
@@ -39,23 +40,6 @@ __attribute__((constructor(101))) void OpenStandardStreams() {
   if (fd >= 0) {
     ::close(fd);
   }
-}
-
-// ddlaunch itself needs some descriptors, whatever its workers need.
-absl::Status EnsureOwnDescriptors() {
-  constexpr rlim_t kNeeded = 64;
-  rlimit limit{};
-  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= kNeeded) {
-    return absl::OkStatus();
-  }
-  const rlim_t allowed = limit.rlim_max;
-  limit.rlim_cur = std::min(kNeeded, limit.rlim_max);
-  if (allowed < kNeeded || ::setrlimit(RLIMIT_NOFILE, &limit) != 0) {
-    return absl::ResourceExhaustedError("ddlaunch needs " + std::to_string(kNeeded) +
-                                        " open files, the hard limit is " +
-                                        std::to_string(allowed) + "; raise it (ulimit -n)");
-  }
-  return absl::OkStatus();
 }
 
 // gRPC's own words go where ours of the same kind go: only shown on request.
@@ -95,21 +79,11 @@ void ForgetTokenVariable() {
   }
 }
 
-// Whoever serves a meeting has a connection for each node; the limit that
-// workers inherit stays as it was.
-void RaiseOwnDescriptorLimit(rlim_t needed) {
-  rlimit limit{};
-  if (::getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < needed) {
-    limit.rlim_cur = std::min(needed, limit.rlim_max);
-    ::setrlimit(RLIMIT_NOFILE, &limit);
-  }
-}
-
 int Coordinate(const cli::CoordinatorCommand& command) {
   const SignalSet signals(LaunchConfig{}.stop_signals);
   log::Init(command.config.verbose ? log::Level::kDebug : log::Level::kInfo);
   gpr_set_log_function(LogFromGrpc);
-  RaiseOwnDescriptorLimit(RLIM_INFINITY);
+  RaiseDescriptorLimit();
   Say(command.notices);
   return RunCoordinator(command.config, signals);
 }
@@ -129,10 +103,12 @@ int Launch(const cli::LaunchCommand& command) {
     log::Error(std::string(supervisor.status().message()));
     return kExitFailure;
   }
-  constexpr rlim_t kOther = 1024;
-  RaiseOwnDescriptorLimit(kOther + static_cast<rlim_t>(command.config.max_nodes));
+  RaiseDescriptorLimit();
   // Now, and not only when the workers start, after others had been met.
-  if (const absl::Status enough = EnsureOpenFiles(command.config.nproc); !enough.ok()) {
+  if (const absl::Status enough =
+          EnsureDescriptors({.nproc = command.config.nproc,
+                             .worker_ports = NeedsWorkerPorts(command.config.frameworks)});
+      !enough.ok()) {
     log::Error(std::string(enough.message()));
     return kExitFailure;
   }
@@ -144,6 +120,17 @@ int Launch(const cli::LaunchCommand& command) {
   return RunNode(command.config, *std::move(supervisor), signals);
 }
 
+// What is longer than the stream's buffer fails before the last of it is flushed.
+int Print(const std::string& text) {
+  if (std::fputs(text.c_str(), stdout) >= 0 && std::fflush(stdout) == 0) {
+    return 0;
+  }
+  const int error = errno;
+  log::Init(log::Level::kError);
+  log::Error(ErrnoText("cannot write to standard output", error));
+  return kExitFailure;
+}
+
 int Main(int argc, char** argv) {
   const auto parsed = cli::ParseCommandLine(argc, argv, cli::SurroundingsOfThisProcess(environ));
   ForgetTokenVariable();
@@ -153,10 +140,10 @@ int Main(int argc, char** argv) {
     return ExitCodeFor(parsed.status());
   }
   if (const auto* print = std::get_if<cli::PrintAndExit>(&*parsed)) {
-    std::fputs(print->text.c_str(), stdout);
-    return std::fflush(stdout) == 0 ? 0 : kExitFailure;
+    return Print(print->text);
   }
-  if (const absl::Status status = EnsureOwnDescriptors(); !status.ok()) {
+  // ddlaunch itself needs some, whatever its workers need.
+  if (const absl::Status status = EnsureDescriptors({}); !status.ok()) {
     log::Error(std::string(status.message()));
     return kExitFailure;
   }

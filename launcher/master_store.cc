@@ -9,17 +9,22 @@
 
 #include "absl/strings/str_cat.h"
 #include "agent/base/status_macros.h"
+#include "launcher/descriptor_limit.h"
 #include "launcher/log.h"
 
 namespace ddl {
 
-MasterStore::MasterStore(Options options) : options_(std::move(options)) {
+absl::Status MasterStore::FindAddress(const Patience& patience) {
   if (options_.worker_store) {
-    return;
+    return absl::OkStatus();
   }
-  if (auto addresses = Resolve(options_.address, 0); addresses.ok()) {
-    addresses_ = *std::move(addresses);
+  auto addresses = LookUp(options_.address, 0, patience);
+  if (absl::IsNotFound(addresses.status()) && !options_.address_flag.empty()) {
+    return absl::NotFoundError(absl::StrCat(options_.address_flag, "=", options_.address, ": ",
+                                            addresses.status().message()));
   }
+  DDL_ASSIGN_OR_RETURN(addresses_, std::move(addresses));
+  return absl::OkStatus();
 }
 
 absl::StatusOr<TcpListener> MasterStore::Listen() {
@@ -56,6 +61,11 @@ absl::StatusOr<std::uint16_t> MasterStore::NextPort() {
           absl::StrCat("--master-port=", options_.port, ": the port is in use on this host (",
                        options_.address, "); give another, or none for a free one"));
     }
+    if (absl::IsPermissionDenied(listener.status())) {
+      return absl::PermissionDeniedError(absl::StrCat(
+          "--master-port=", options_.port, ": this user may not listen at it (",
+          listener.status().message(), "); give one above 1023, or none for a free one"));
+    }
     if (!listener.ok()) {
       return absl::Status(
           listener.status().code(),
@@ -87,12 +97,16 @@ absl::Status MasterStore::BeginRound(bool has_rank_zero, std::uint16_t master_po
           absl::StrCat("no descriptor for PyTorch's store: ", std::strerror(errno)));
     }
   }
-  DDL_ASSIGN_OR_RETURN(
-      server_,
-      tcpstore::StoreServer::Start(
-          std::move(listener), {.limits = {}, .say = [](bool is_warning, const std::string& text) {
-                                  is_warning ? log::Warn(text) : log::Debug(text);
-                                }}));
+  tcpstore::StoreServer::Options options;
+  if (options_.max_connections < options.limits.max_connections) {
+    options.limits.max_connections = options_.max_connections;
+    options.remedy = DescriptorLimitText();
+  }
+  options.say = [](bool is_warning, const std::string& text) {
+    is_warning ? log::Warn(text) : log::Debug(text);
+  };
+  DDL_ASSIGN_OR_RETURN(server_,
+                       tcpstore::StoreServer::Start(std::move(listener), std::move(options)));
   return absl::OkStatus();
 }
 

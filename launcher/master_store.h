@@ -17,15 +17,18 @@
 #ifndef DDLAUNCH_LAUNCHER_MASTER_STORE_H_
 #define DDLAUNCH_LAUNCHER_MASTER_STORE_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "launcher/net/address.h"
+#include "launcher/net/name_lookup.h"
 #include "launcher/net/port_reservation.h"
 #include "launcher/net/tcp_listener.h"
 #include "launcher/tcpstore/server.h"
@@ -38,14 +41,20 @@ class MasterStore {
     // MASTER_ADDR where this node has rank 0: all that the store listens at. Where
     // it is no address of this host (NAT), it listens at all of them, and says so.
     std::string address;
-    std::uint16_t port = 0;  // the user's; 0: a free one for each round
+    std::string address_flag;  // "--master-addr": where it came from, for errors
+    std::uint16_t port = 0;    // the user's; 0: a free one for each round
     bool worker_store = false;
+    std::size_t max_connections = 0;  // what the process's descriptors allow
   };
-  // Resolves the address, which may take a while.
-  explicit MasterStore(Options options);
+  explicit MasterStore(Options options) : options_(std::move(options)) {}
+
+  // Looks the address up. Before the others. NOT_FOUND: not in time, with the flag;
+  // CANCELLED: should_stop() said so.
+  absl::Status FindAddress(const Patience& patience);
 
   // The port for the next round, if rank 0 is here. ALREADY_EXISTS: the user's
-  // port is in use, with the remedy; RESOURCE_EXHAUSTED: no port is free.
+  // port is in use, PERMISSION_DENIED: it is not for this user, both with the
+  // remedy; RESOURCE_EXHAUSTED: no port is free.
   absl::StatusOr<std::uint16_t> NextPort();
 
   // The round begins: the store before ends, and a new one serves `master_port` if
@@ -58,7 +67,7 @@ class MasterStore {
   absl::StatusOr<TcpListener> Listen();
 
   const Options options_;
-  std::vector<SocketAddress> addresses_;  // empty: all
+  std::vector<SocketAddress> addresses_;  // empty: at all
   std::optional<PortReservation> reservation_;
   bool said_that_open_ = false;
   TcpListener next_;

@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "agent/base/ids.h"
 #include "agent/base/status_macros.h"
+#include "launcher/descriptor_limit.h"
 #include "launcher/exit_code.h"
 #include "launcher/log.h"
 #include "launcher/node_impl.h"
@@ -41,6 +42,21 @@ constexpr Duration kFlushTimeoutStopped = std::chrono::seconds(1);
 std::string Node::AdvertisedAddress() const {
   return config_.master_addr.empty() || config_.max_nodes > 1 ? place_.own_address
                                                               : config_.master_addr;
+}
+
+MasterStore::Options Node::StoreOptions() const {
+  const DescriptorUse others{
+      .nproc = config_.nproc,
+      .worker_ports = NeedsWorkerPorts(config_.frameworks),
+      .nodes = place_.coordinator != nullptr && config_.max_nodes > 1 ? config_.max_nodes : 0,
+  };
+  return {
+      .address = AdvertisedAddress(),
+      .address_flag = AdvertisedAddress() == config_.local_addr ? "--local-addr" : "--master-addr",
+      .port = config_.max_nodes == 1 ? config_.master_port : std::uint16_t{0},
+      .worker_store = config_.worker_store,
+      .max_connections = DescriptorsForStore(others),
+  };
 }
 
 absl::Status Node::ReserveWorkerPorts() {
@@ -102,11 +118,8 @@ absl::Status Node::Join() {
   signals_.SetSuspendHook([this](bool stopping) { OnSuspend(stopping); });
   log::SetSink(
       [group = group_.get()](std::string_view lines) { group->Print(std::string(lines)); });
-  store_.emplace(MasterStore::Options{
-      .address = AdvertisedAddress(),
-      .port = config_.max_nodes == 1 ? config_.master_port : std::uint16_t{0},
-      .worker_store = config_.worker_store,
-  });
+  store_.emplace(StoreOptions());
+  DDL_RETURN_IF_ERROR(store_->FindAddress(patience));
   DDL_ASSIGN_OR_RETURN(const std::uint16_t master_port, store_->NextPort());
   DDL_RETURN_IF_ERROR(ReserveWorkerPorts());
   const Duration left = std::max(give_up_at - MonotonicNow(), kLeastConnectTimeout);

@@ -62,6 +62,7 @@ class Node {
   [[nodiscard]] core::AgentConnected MakeHello(std::uint16_t master_port) const;
   [[nodiscard]] std::string AdvertisedAddress() const;
   // Where --env has a framework whose programs must find each other.
+  [[nodiscard]] MasterStore::Options StoreOptions() const;
   absl::Status ReserveWorkerPorts();
   // Errors: those of WorkerGroup::Start; FAILED_PRECONDITION, what --env needs
   // did not come with the round.

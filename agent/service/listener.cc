@@ -73,6 +73,10 @@ absl::Status CannotListen(const std::string& where, int error) {
     return absl::AlreadyExistsError(
         absl::StrCat("cannot listen on ", where, ": the port is taken"));
   }
+  if (error == EACCES) {
+    return absl::PermissionDeniedError(
+        absl::StrCat("cannot listen on ", where, ": this user may not; give a port above 1023"));
+  }
   return absl::UnavailableError(absl::StrCat("cannot listen on ", where, ": ",
                                              error == EADDRNOTAVAIL
                                                  ? "it is no address of this host"

@@ -56,7 +56,7 @@ class Waiter {
         return absl::NotFoundError(absl::StrCat(
             problem_,
             SecondsSince(start_) == 0 ? "" : absl::StrCat(" for ", SecondsSince(start_), " s"),
-            "; is the endpoint's host name right, and does it resolve on this host?"));
+            "; is the host name right, and does it resolve on this host?"));
       }
       if (!SleepUntil(std::min(MonotonicNow() + kRetryInterval, patience_.give_up_at))) {
         return absl::CancelledError(absl::StrCat("stopped while looking up ", host_));
@@ -109,8 +109,7 @@ class Waiter {
     if (MonotonicNow() >= notice_at_) {
       notice_at_ += kNoticeInterval;
       if (patience_.notice) {
-        patience_.notice(absl::StrCat("still looking up the endpoint's host after ",
-                                      SecondsSince(start_),
+        patience_.notice(absl::StrCat("still looking up ", host_, " after ", SecondsSince(start_),
                                       " s: ", problem_.empty() ? "no answer yet" : problem_));
       }
     }

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "launcher/descriptor_limit.h"
 
 namespace ddl {
 namespace {
@@ -51,7 +52,8 @@ absl::StatusOr<PortReservation> PortReservation::Make() {
     }
   }
   return absl::ResourceExhaustedError(
-      absl::StrCat("no free TCP port for the workers: ", std::strerror(errno)));
+      absl::StrCat("no free TCP port for the workers: ", std::strerror(errno),
+                   errno == EMFILE ? absl::StrCat("; ", DescriptorLimitText()) : ""));
 }
 
 }  // namespace ddl

@@ -30,7 +30,8 @@ struct Limits {
   // What the waits of all clients cost, with the keys that they wait for.
   std::size_t max_wait_bytes = 1024 * kMib;
 
-  // 1.13's clients have two each.
+  // 1.13's clients have two each. Whoever serves it lowers this to the descriptors
+  // that it has.
   std::size_t max_connections = 64 * kKib;
   // Of one connection: while so much waits for it to read, it is not served.
   std::size_t max_unread_bytes = kMib;

@@ -192,7 +192,8 @@ void StoreServer::Loop::PauseAccepting(const std::string& why) {
   Watch(EPOLL_CTL_MOD, listener_.get(), kListener, 0);
   if (!std::exchange(said_that_full_, true)) {
     Say(true, absl::StrCat("PyTorch's store takes no more connections now, ", why,
-                           "; others wait until some are closed"));
+                           "; others wait until some are closed",
+                           options_.remedy.empty() ? "" : "; ", options_.remedy));
   }
 }
 

@@ -30,6 +30,9 @@ class StoreServer {
     // Called on the server's thread, seldom: what a client did wrong, or a limit
     // that was met (then is_warning). Null: said to nobody.
     std::function<void(bool is_warning, const std::string& text)> say;
+    // What a user can do where max_connections, or the process's descriptors, are
+    // too few: goes into that warning; may be empty.
+    std::string remedy = {};
   };
 
   // Serves the connections of `listener`, also those that came before. It is a

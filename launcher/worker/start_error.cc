@@ -3,18 +3,18 @@
 
 #include <sys/resource.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <string>
 
+#include "launcher/descriptor_limit.h"
 #include "launcher/worker/errno_text.h"
 
 namespace ddl {
 namespace {
 
-std::string LimitText(int resource) {
+std::string ProcessLimitText() {
   rlimit limit{};
-  ::getrlimit(static_cast<__rlimit_resource>(resource), &limit);
+  ::getrlimit(RLIMIT_NPROC, &limit);
   return limit.rlim_cur == RLIM_INFINITY ? "unlimited" : std::to_string(limit.rlim_cur);
 }
 
@@ -64,39 +64,14 @@ absl::Status StartError(const LaunchConfig& config, const SupervisorEvent& event
           "ddlaunch again, or without --numa-binding");
     case SpawnStep::kFork:
       return absl::ResourceExhaustedError(ErrnoText("cannot start another worker process", error) +
-                                          "; processes allowed: " + LimitText(RLIMIT_NPROC) +
+                                          "; processes allowed: " + ProcessLimitText() +
                                           " (ulimit -u), and the control group's pids.max");
     case SpawnStep::kReceive:
     case SpawnStep::kSetUp:
       break;
   }
-  return absl::ResourceExhaustedError(ErrnoText("cannot set up a worker process", error) +
-                                      "; open files allowed: " + LimitText(RLIMIT_NOFILE) +
-                                      " (ulimit -n)");
-}
-
-absl::Status EnsureOpenFiles(std::int32_t nproc) {
-  // Each worker: two pipes' read ends and two files that stay. Then those on
-  // the way to the supervisor, which come and go (four of each worker, should
-  // its request have to wait for room), and ddlaunch's own (gRPC).
-  constexpr rlim_t kPerWorker = 4;
-  constexpr rlim_t kPerWaitingWorker = 4;
-  constexpr rlim_t kOwn = 48;
-  const rlim_t enough = static_cast<rlim_t>(nproc) * kPerWorker + kOwn;
-  const rlim_t plenty = enough + static_cast<rlim_t>(nproc) * kPerWaitingWorker;
-  rlimit limit{};
-  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= plenty) {
-    return absl::OkStatus();
-  }
-  if (limit.rlim_max >= enough) {
-    limit.rlim_cur = std::min(plenty, limit.rlim_max);
-    ::setrlimit(RLIMIT_NOFILE, &limit);
-    return absl::OkStatus();
-  }
-  return absl::ResourceExhaustedError(
-      std::to_string(nproc) + " workers need " + std::to_string(enough) +
-      " open files in ddlaunch, the hard limit is " + std::to_string(limit.rlim_max) +
-      "; raise it (ulimit -Hn, or LimitNOFILE= of the service) or start fewer workers");
+  return absl::ResourceExhaustedError(ErrnoText("cannot set up a worker process", error) + "; " +
+                                      DescriptorLimitText());
 }
 
 }  // namespace ddl

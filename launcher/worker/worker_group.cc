@@ -16,6 +16,8 @@
 #include "agent/base/status_macros.h"
 #include "agent/base/unique_fd.h"
 #include "launcher/binding/cpu_list.h"
+#include "launcher/descriptor_limit.h"
+#include "launcher/worker/framework_env.h"
 #include "launcher/worker/log_files.h"
 #include "launcher/worker/process_tree.h"
 #include "launcher/worker/round_workers.h"
@@ -168,7 +170,8 @@ absl::Status WorkerGroup::Impl::Start(const RoundInfo& round) {
   if (lost.has_value()) {
     return *lost;
   }
-  DDL_RETURN_IF_ERROR(EnsureOpenFiles(round.nproc));
+  DDL_RETURN_IF_ERROR(EnsureDescriptors(
+      {.nproc = round.nproc, .worker_ports = NeedsWorkerPorts(config.frameworks)}));
   stopping = kill_sent = none_left = lease_passed = false;
   workers.Begin();
   absl::Status started = SpawnAll(round);

@@ -142,6 +142,32 @@ class LaunchTest(E2eTest):
         self.assertEqual(job.returncode, 1)
         self.assert_one_line_error(job, "open files", "10")
 
+    def test_text_that_cannot_be_written_is_an_error(self):
+        for flag in ("--help", "--version", "--print-completion=bash", "--print-completion=zsh"):
+            with self.subTest(flag), open("/dev/full", "w", encoding="utf-8") as full:
+                job = subprocess.run([DDLAUNCH, flag], env=self.environment({}), stdout=full,
+                                     stderr=subprocess.PIPE, text=True, timeout=60)
+                self.assertEqual(job.returncode, 1)
+                self.assert_one_line_error(job, "standard output", "No space left")
+
+    def test_ports_of_the_workers_count_as_open_files(self):
+        nproc = 64
+        limit = 400  # enough for 64 workers, with some to spare, but not for their ports too
+        count = "import resource; print(resource.getrlimit(resource.RLIMIT_NOFILE)[0])"
+        for soft in (limit, 100):
+            with self.subTest(soft):
+                limits = lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (soft, limit))
+                job = self.launch("--env=jax", f"--nproc-per-node={nproc}", "--no-python",
+                                  "/usr/bin/python3", "-c", count, preexec_fn=limits)
+                self.assertEqual(job.returncode, 0, job.stderr)
+                self.assertEqual(job.stdout.split(":")[-1].strip(), str(soft))
+        limits = lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (310, 310))
+        self.assertEqual(self.launch(f"--nproc-per-node={nproc}", "/bin/true",
+                                     preexec_fn=limits).returncode, 0)
+        job = self.launch("--env=jax", f"--nproc-per-node={nproc}", "/bin/true", preexec_fn=limits)
+        self.assertEqual(job.returncode, 1)
+        self.assert_one_line_error(job, "64 workers need 368 open files", "310", "ulimit -Hn")
+
     @unittest.skipIf(os.geteuid() != 0, "needs another user to limit")
     def test_too_few_processes_is_one_clear_line(self):
         nobody = 65534

@@ -1,7 +1,10 @@
 """PyTorch's store at MASTER_ADDR:MASTER_PORT, served by the node of rank 0."""
 
+import os
 import pathlib
 import re
+import resource
+import signal
 import socket
 import unittest
 
@@ -41,8 +44,12 @@ class StoreTest(E2eTest):
         pathlib.Path(path).write_text(CLIENT + lines)
         return path
 
-    def run_alone(self, lines, *flags, env=None, nproc=1):
-        job = self.launch(f"--nproc-per-node={nproc}", *flags, self.program(lines), self.dir, env=env)
+    def run_alone(self, lines, *flags, env=None, nproc=1, limits=None):
+        more = {}
+        if limits is not None:
+            more["preexec_fn"] = lambda: resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+        job = self.launch(f"--nproc-per-node={nproc}", *flags, self.program(lines), self.dir,
+                          env=env, **more)
         self.assertEqual(job.returncode, 0, job.stderr)
         return job
 
@@ -78,6 +85,64 @@ sys.exit(int(os.environ["TORCHELASTIC_RESTART_COUNT"]) < 2)
             job = self.launch(f"--master-port={port}", "/bin/true")
         self.assertEqual(job.returncode, 1)
         self.assert_one_line_error(job, f"--master-port={port}", "in use", "give another")
+
+    def test_more_connections_than_the_soft_limit_of_open_files(self):
+        # Workers have the caller's limit, not ddlaunch's; this one raises its own.
+        soft = 200
+        self.run_alone("""
+import resource
+soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+assert soft == 200, soft
+resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+stores = [Store() for _ in range(2000)]
+for store in stores:
+    store.ping()
+""", limits=(soft, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+
+    def test_more_connections_than_the_hard_limit_is_a_warning_that_names_it(self):
+        hard = 160
+        job = self.run_alone("""
+stores = [Store() for _ in range(60)]
+(here / str(rank)).touch()
+while not all((here / str(other)).exists() for other in range(3)):
+    time.sleep(0.01)
+for store in stores:
+    store.ping() if rank == 0 else store.socket.close()
+""", nproc=3, limits=(hard, hard))
+        self.assertRegex(job.stderr, r"store takes no more connections now, \d+ connections are "
+                         rf"open; others wait until some are closed; open files allowed: {hard} "
+                         r".*ulimit -Hn")
+
+    def test_name_of_no_address_is_an_error_that_names_the_flag(self):
+        job = self.launch("--master-addr=nobody.invalid", "--rdzv-conf=join_timeout=1", "/bin/true")
+        self.assertEqual(job.returncode, 1)
+        self.assert_one_line_error(job, "--master-addr=nobody.invalid: ", "resolve")
+        self.run_alone("", "--master-addr=nobody.invalid", "--worker-store")
+
+    def test_look_up_that_takes_long_is_ended_by_a_signal(self):
+        job = self.start("--master-addr=nobody.invalid", "/bin/true")
+        status = pathlib.Path(f"/proc/{job.process.pid}/status")
+        wait_until(lambda: int(re.search(r"SigBlk:\t(\w+)", status.read_text())[1], 16) >> 1 & 1,
+                   "it takes signals itself")
+        job.process.send_signal(signal.SIGINT)
+        self.assertEqual(job.wait().returncode, 128 + signal.SIGINT, job.stderr)
+
+    @unittest.skipIf(os.geteuid() != 0, "needs another user to limit")
+    def test_port_that_is_not_for_everybody_is_an_error_that_names_it(self):
+        if int(pathlib.Path("/proc/sys/net/ipv4/ip_unprivileged_port_start").read_text()) <= 80:
+            self.skipTest("every port is for everybody here")
+        nobody = 65534
+        def become_nobody():
+            os.setgroups([])
+            os.setgid(nobody)
+            os.setuid(nobody)
+        try:
+            job = self.launch("--master-port=80", "/bin/true", preexec_fn=become_nobody, cwd="/",
+                              env={"XDG_RUNTIME_DIR": ""})
+        except PermissionError:
+            self.skipTest("the build tree is closed to other users")
+        self.assertEqual(job.returncode, 1)
+        self.assert_one_line_error(job, "--master-port=80: ", "above 1023")
 
     def test_worker_store_leaves_the_port_to_rank_zero(self):
         serve = """
