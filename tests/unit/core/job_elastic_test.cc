@@ -1,29 +1,11 @@
 // Elastic jobs: when a round forms with fewer than all, who waits as a spare, and
 // how nodes come, leave and are replaced while the job lives.
-#include "tests/unit/core/harness.h"
+#include "tests/unit/core/elastic_harness.h"
 
 namespace ddl::core {
 namespace {
 
-class JobElastic : public Harness {
- protected:
-  static AgentConnected Elastic(const std::string& name, std::int32_t min, std::int32_t max,
-                                std::int32_t max_restarts = 0) {
-    AgentConnected hello = Hello(name, max, max_restarts);
-    hello.min_nodes = min;
-    hello.last_call_timeout = 5 * kSecond;
-    return hello;
-  }
-
-  // "a" and "b" run round 1 of a job of 1 to `max` nodes.
-  void StartTwo(std::int32_t max, std::int32_t max_restarts = 0) {
-    Connect(Elastic("a", 1, max, max_restarts));
-    Connect(Elastic("b", 1, max, max_restarts));
-    PassAlive(5 * kSecond, {"a", "b"});
-    ASSERT_EQ(StateOfJob(), Job::State::kRunning);
-    Clear();
-  }
-};
+using JobElastic = ElasticHarness;
 
 TEST_F(JobElastic, MinReached_FormsWhenTheLastCallIsOver) {
   Connect(Elastic("a", 2, 4));

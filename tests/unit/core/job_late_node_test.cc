@@ -1,31 +1,13 @@
 // Late nodes: they come while a round runs that has room for them.
 #include "gmock/gmock.h"
-#include "tests/unit/core/harness.h"
+#include "tests/unit/core/elastic_harness.h"
 
 namespace ddl::core {
 namespace {
 
 using testing::HasSubstr;
 
-class JobLateNode : public Harness {
- protected:
-  static AgentConnected Elastic(const std::string& name, std::int32_t min, std::int32_t max,
-                                std::int32_t max_restarts = 0) {
-    AgentConnected hello = Hello(name, max, max_restarts);
-    hello.min_nodes = min;
-    hello.last_call_timeout = 5 * kSecond;
-    return hello;
-  }
-
-  // "a" and "b" run round 1 of a job of 1 to `max` nodes.
-  void StartTwo(std::int32_t max, std::int32_t max_restarts = 0) {
-    Connect(Elastic("a", 1, max, max_restarts));
-    Connect(Elastic("b", 1, max, max_restarts));
-    PassAlive(5 * kSecond, {"a", "b"});
-    ASSERT_EQ(StateOfJob(), Job::State::kRunning);
-    Clear();
-  }
-};
+using JobLateNode = ElasticHarness;
 
 TEST_F(JobLateNode, LateNodeWithRoom_OneReFormThatCostsNoRestart) {
   StartTwo(3);
