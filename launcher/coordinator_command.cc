@@ -17,6 +17,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "agent/base/host.h"
+#include "agent/base/signal_name.h"
 #include "agent/service/coordinator.h"
 #include "agent/store/memory_store.h"
 #include "launcher/exit_code.h"
@@ -25,7 +26,6 @@
 #include "launcher/poll_until.h"
 #include "launcher/signals.h"
 #include "launcher/worker/console_writer.h"
-#include "launcher/worker/failure_report.h"
 
 namespace ddl {
 namespace {

@@ -12,6 +12,7 @@
 #include <utility>
 #include <variant>
 
+#include "agent/base/errno_text.h"
 #include "launcher/binding/shared_memory.h"
 #include "launcher/cli/output.h"
 #include "launcher/cli/parse.h"
@@ -22,7 +23,6 @@
 #include "launcher/log.h"
 #include "launcher/node.h"
 #include "launcher/signals.h"
-#include "launcher/worker/errno_text.h"
 #include "launcher/worker/framework_env.h"
 #include "launcher/worker/supervisor.h"
 

@@ -11,6 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "agent/base/ids.h"
+#include "agent/base/signal_name.h"
 #include "agent/base/status_macros.h"
 #include "launcher/descriptor_limit.h"
 #include "launcher/exit_code.h"

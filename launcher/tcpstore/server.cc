@@ -21,9 +21,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "agent/base/clock.h"
+#include "agent/base/thread_signals.h"
 #include "launcher/tcpstore/connection.h"
 #include "launcher/tcpstore/key_table.h"
-#include "launcher/worker/thread_signals.h"
 
 namespace ddl::tcpstore {
 namespace {

@@ -18,7 +18,7 @@
 #include <thread>
 #include <utility>
 
-#include "launcher/worker/thread_signals.h"
+#include "agent/base/thread_signals.h"
 
 namespace ddl {
 namespace {

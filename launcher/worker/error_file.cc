@@ -3,7 +3,6 @@
 
 #include <fcntl.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <charconv>
 #include <cstddef>
@@ -11,6 +10,7 @@
 #include <string_view>
 #include <utility>
 
+#include "agent/base/file_io.h"
 #include "agent/base/limits.h"
 #include "agent/base/unique_fd.h"
 #include "launcher/worker/text.h"
@@ -66,19 +66,9 @@ std::optional<std::pair<std::string, WallTime>> ReadFile(const std::string& path
       static_cast<std::size_t>(info.st_size) > kMaxFileBytes) {
     return std::nullopt;
   }
-  std::string content(static_cast<std::size_t>(info.st_size), '\0');
-  std::size_t done = 0;
-  while (done < content.size()) {
-    const ssize_t n = ::read(fd.get(), content.data() + done, content.size() - done);
-    if (n <= 0) {
-      break;
-    }
-    done += static_cast<std::size_t>(n);
-  }
-  content.resize(done);
   const auto modified =
       std::chrono::seconds(info.st_mtim.tv_sec) + std::chrono::nanoseconds(info.st_mtim.tv_nsec);
-  return std::pair(std::move(content),
+  return std::pair(ReadUpTo(fd.get(), kMaxFileBytes),
                    WallTime(std::chrono::duration_cast<WallTime::duration>(modified)));
 }
 

@@ -4,28 +4,13 @@
 #include <algorithm>
 #include <array>
 #include <csignal>
-#include <cstdio>
 
+#include "agent/base/signal_name.h"
+#include "agent/base/size_text.h"
 #include "launcher/exit_code.h"
-#include "launcher/worker/failure_report.h"
 
 namespace ddl {
 namespace {
-
-std::string Size(std::int64_t bytes) {
-  constexpr std::array<const char*, 5> kUnits = {"B", "KiB", "MiB", "GiB", "TiB"};
-  constexpr double kStep = 1024;
-  auto amount = static_cast<double>(bytes);
-  std::size_t unit = 0;
-  while (amount >= kStep && unit + 1 < kUnits.size()) {
-    amount /= kStep;
-    ++unit;
-  }
-  std::array<char, 32> text{};
-  std::snprintf(text.data(), text.size(), unit == 0 ? "%.0f %s" : "%.1f %s", amount,
-                kUnits.at(unit));
-  return text.data();
-}
 
 // How much a counter rose; unset: it could not be read.
 std::optional<std::int64_t> Rise(std::optional<std::int64_t> before,
@@ -40,7 +25,7 @@ std::string HintForKill(const MemoryFacts& before, const MemoryFacts& after) {
            (*kills == 1 ? " such kill" : " such kills") +
            " in this node's control group since the round began" +
            (after.group_limit_bytes.has_value()
-                ? ", whose limit is " + Size(*after.group_limit_bytes)
+                ? ", whose limit is " + SizeText(*after.group_limit_bytes)
                 : "") +
            ". Give it more memory, or use less: fewer data loader workers, a smaller "
            "micro-batch.";
@@ -65,8 +50,8 @@ std::string HintForBusError(const MemoryFacts& facts) {
     return "Often a full /dev/shm: look at `df -h /dev/shm`; containers need --shm-size or "
            "--ipc=host.";
   }
-  const std::string state = "/dev/shm has " + Size(*facts.shm_bytes) + ", of which " +
-                            Size(*facts.shm_free_bytes) + " are free now";
+  const std::string state = "/dev/shm has " + SizeText(*facts.shm_bytes) + ", of which " +
+                            SizeText(*facts.shm_free_bytes) + " are free now";
   return *facts.shm_free_bytes < *facts.shm_bytes / kFullPart
              ? state + ": it is too small; make it larger (containers: --shm-size or --ipc=host)."
              : "Often a full /dev/shm, or a mapped file that became shorter or could not be "

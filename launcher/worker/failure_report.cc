@@ -4,10 +4,10 @@
 
 #include <algorithm>
 #include <array>
-#include <csignal>
-#include <cstring>
 #include <ctime>
 #include <string_view>
+
+#include "agent/base/signal_name.h"
 
 namespace ddl {
 namespace {
@@ -94,11 +94,6 @@ bool SameWorker(const core::WorkerFailure& a, const core::WorkerFailure& b) {
 }
 
 }  // namespace
-
-std::string SignalName(int signal) {
-  const char* const name = ::sigabbrev_np(signal);
-  return name != nullptr ? "SIG" + std::string(name) : "signal " + std::to_string(signal);
-}
 
 std::string FormatFailureReport(const FailureReport& report) {
   std::vector<core::WorkerFailure> others;

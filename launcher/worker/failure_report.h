@@ -10,9 +10,6 @@
 
 namespace ddl {
 
-// "SIGKILL"; "signal 64" for one without a name.
-[[nodiscard]] std::string SignalName(int signal);
-
 struct FailureReport {
   std::string program;  // as the user wrote it
   core::WorkerFailure root_cause;

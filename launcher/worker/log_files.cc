@@ -14,9 +14,9 @@
 #include <system_error>
 #include <utility>
 
+#include "agent/base/errno_text.h"
 #include "agent/base/ids.h"
 #include "agent/base/status_macros.h"
-#include "launcher/worker/errno_text.h"
 
 namespace ddl {
 namespace {

@@ -14,9 +14,9 @@
 #include <utility>
 #include <variant>
 
+#include "agent/base/thread_signals.h"
 #include "launcher/worker/error_file.h"
 #include "launcher/worker/log_streams.h"
-#include "launcher/worker/thread_signals.h"
 
 namespace ddl {
 namespace {

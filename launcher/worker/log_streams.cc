@@ -13,7 +13,8 @@
 #include <chrono>
 #include <utility>
 
-#include "launcher/worker/errno_text.h"
+#include "agent/base/errno_text.h"
+#include "agent/base/file_io.h"
 
 namespace ddl {
 namespace {
@@ -187,23 +188,6 @@ void LogStreams::ReadWhatIsThere(Stream& stream) {
     left -= take;
   }
 }
-
-namespace {
-
-// 0 or an errno.
-int WriteAll(int fd, std::string_view bytes) {
-  while (!bytes.empty()) {
-    const ssize_t n = ::write(fd, bytes.data(), bytes.size());
-    if (n >= 0) {
-      bytes.remove_prefix(static_cast<std::size_t>(n));
-    } else if (errno != EINTR) {
-      return errno;
-    }
-  }
-  return 0;
-}
-
-}  // namespace
 
 void LogStreams::WriteFile(Stream& stream, std::string_view bytes) {
   if (!stream.spec.file.valid()) {

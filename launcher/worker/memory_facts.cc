@@ -4,14 +4,11 @@
 // /proc/self/cgroup has the host's path: then the root is what is meant.
 #include "launcher/worker/memory_facts.h"
 
-#include <fcntl.h>
-#include <sys/statvfs.h>
-#include <unistd.h>
-
 #include <charconv>
 #include <cstddef>
 
-#include "agent/base/unique_fd.h"
+#include "agent/base/file_io.h"
+#include "launcher/binding/shared_memory.h"
 
 namespace ddl {
 namespace {
@@ -23,18 +20,7 @@ constexpr std::int64_t kNoLimit = std::int64_t{1} << 60U;
 // Empty: it is not there.
 std::string Content(const std::string& path) {
   constexpr std::size_t kMaxBytes = std::size_t{64} << 10U;
-  const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  std::string content(kMaxBytes, '\0');
-  std::size_t size = 0;
-  while (fd.valid() && size < content.size()) {
-    const ssize_t n = ::read(fd.get(), content.data() + size, content.size() - size);
-    if (n <= 0) {
-      break;
-    }
-    size += static_cast<std::size_t>(n);
-  }
-  content.resize(size);
-  return content;
+  return ReadFileUpTo(path, kMaxBytes).value_or("");
 }
 
 std::optional<std::int64_t> Number(std::string_view text) {
@@ -105,10 +91,9 @@ MemoryFacts ReadMemoryFacts() {
   MemoryFacts facts;
   ReadGroup(facts);
   facts.host_oom_kills = NumberAfter(Content("/proc/vmstat"), "oom_kill");
-  struct statvfs shm {};
-  if (::statvfs("/dev/shm", &shm) == 0 && shm.f_frsize > 0) {
-    facts.shm_bytes = static_cast<std::int64_t>(shm.f_blocks * shm.f_frsize);
-    facts.shm_free_bytes = static_cast<std::int64_t>(shm.f_bavail * shm.f_frsize);
+  if (const auto shm = LookAtSharedMemory(); shm.has_value() && shm->bytes > 0) {
+    facts.shm_bytes = shm->bytes;
+    facts.shm_free_bytes = shm->free_bytes;
   }
   return facts;
 }

@@ -3,18 +3,16 @@
 #include "launcher/worker/outer_error_file.h"
 
 #include <fcntl.h>
-#include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 #include <nlohmann/json.hpp>
-#include <string_view>
 
+#include "agent/base/errno_text.h"
+#include "agent/base/file_io.h"
+#include "agent/base/signal_name.h"
 #include "agent/base/unique_fd.h"
-#include "launcher/worker/errno_text.h"
 #include "launcher/worker/error_file.h"
-#include "launcher/worker/failure_report.h"
 #include "launcher/worker/text.h"
 
 namespace ddl {
@@ -81,18 +79,11 @@ std::string OuterErrorPath() {
 absl::Status WriteOuterErrorFile(const std::string& path, const std::string& content) {
   const UniqueFd fd(
       ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NONBLOCK, kFileMode));
-  std::string_view rest = content;
-  while (fd.valid() && !rest.empty()) {
-    const ssize_t n = ::write(fd.get(), rest.data(), rest.size());
-    if (n < 0 && errno != EINTR) {
-      break;
-    }
-    rest.remove_prefix(static_cast<std::size_t>(std::max<ssize_t>(n, 0)));
-  }
-  return rest.empty()
+  const int error = fd.valid() ? WriteAll(fd.get(), content) : errno;
+  return error == 0
              ? absl::OkStatus()
              : absl::UnavailableError(ErrnoText(
-                   "cannot write the error file " + path + " (TORCHELASTIC_ERROR_FILE)", errno));
+                   "cannot write the error file " + path + " (TORCHELASTIC_ERROR_FILE)", error));
 }
 
 }  // namespace ddl

@@ -3,11 +3,8 @@
 #include "launcher/worker/process_tree.h"
 
 #include <dirent.h>
-#include <fcntl.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <charconv>
 #include <csignal>
 #include <map>
@@ -16,7 +13,7 @@
 #include <string>
 #include <string_view>
 
-#include "agent/base/unique_fd.h"
+#include "agent/base/file_io.h"
 
 namespace ddl {
 namespace {
@@ -51,27 +48,15 @@ std::vector<pid_t> NumericEntries(const std::string& path) {
   return entries;
 }
 
-std::optional<std::string> ReadFile(const std::string& path) {
-  const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (!fd.valid()) {
-    return std::nullopt;
-  }
-  std::string content;
-  std::array<char, 4096> buffer{};
-  for (;;) {
-    const ssize_t n = ::read(fd.get(), buffer.data(), buffer.size());
-    if (n <= 0) {
-      return content;
-    }
-    content.append(buffer.data(), static_cast<std::size_t>(n));
-  }
+std::string ReadProc(const std::string& path) {
+  constexpr std::size_t kMaxBytes = std::size_t{16} << 20U;  // a million children
+  return ReadFileUpTo(path, kMaxBytes).value_or("");
 }
 
 void AppendChildren(pid_t pid, std::vector<pid_t>& out) {
   const std::string tasks = "/proc/" + std::to_string(pid) + "/task";
   for (const pid_t thread : NumericEntries(tasks)) {
-    const std::string content =
-        ReadFile(tasks + "/" + std::to_string(thread) + "/children").value_or("");
+    const std::string content = ReadProc(tasks + "/" + std::to_string(thread) + "/children");
     std::size_t at = 0;
     while (at < content.size()) {
       const std::size_t end = std::min(content.find(' ', at), content.size());
@@ -87,7 +72,7 @@ void AppendChildren(pid_t pid, std::vector<pid_t>& out) {
 // process. The second may hold anything, also blanks and brackets, so the count
 // starts behind its last bracket.
 std::string StatFromState(pid_t pid) {
-  const std::string stat = ReadFile("/proc/" + std::to_string(pid) + "/stat").value_or("");
+  const std::string stat = ReadProc("/proc/" + std::to_string(pid) + "/stat");
   const std::size_t name_end = stat.rfind(')');
   constexpr std::size_t kFromNameToState = 2;   // ") "
   constexpr std::size_t kFromNameToParent = 4;  // ") S "

@@ -10,7 +10,8 @@
 #include <cstdint>
 #include <cstring>
 
-#include "launcher/worker/errno_text.h"
+#include "agent/base/errno_text.h"
+#include "agent/base/file_io.h"
 
 namespace ddl {
 namespace {
@@ -39,18 +40,6 @@ void AppendText(const std::string& text, std::string& out) {
   out.push_back('\0');
 }
 
-bool WriteAll(int fd, const std::string& bytes) {
-  std::size_t done = 0;
-  while (done < bytes.size()) {
-    const ssize_t n = ::write(fd, bytes.data() + done, bytes.size() - done);
-    if (n < 0 && errno != EINTR) {
-      return false;
-    }
-    done += n < 0 ? 0 : static_cast<std::size_t>(n);
-  }
-  return true;
-}
-
 }  // namespace
 
 absl::StatusOr<UniqueFd> EncodeSpawnPayload(const std::vector<std::string>& argv,
@@ -77,9 +66,10 @@ absl::StatusOr<UniqueFd> EncodeSpawnPayload(const std::vector<std::string>& argv
     }
   }
   UniqueFd fd(::memfd_create("ddlaunch-spawn", MFD_CLOEXEC));
-  if (!fd.valid() || !WriteAll(fd.get(), bytes)) {
+  const int error = fd.valid() ? WriteAll(fd.get(), bytes) : errno;
+  if (error != 0) {
     return absl::ResourceExhaustedError(
-        ErrnoText("cannot hand a worker's arguments to the supervisor", errno));
+        ErrnoText("cannot hand a worker's arguments to the supervisor", error));
   }
   return fd;
 }

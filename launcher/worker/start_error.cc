@@ -6,8 +6,8 @@
 #include <cerrno>
 #include <string>
 
+#include "agent/base/errno_text.h"
 #include "launcher/descriptor_limit.h"
-#include "launcher/worker/errno_text.h"
 
 namespace ddl {
 namespace {

@@ -16,8 +16,8 @@
 #include <cstring>
 #include <utility>
 
+#include "agent/base/errno_text.h"
 #include "agent/base/status_macros.h"
-#include "launcher/worker/errno_text.h"
 #include "launcher/worker/spawn_payload.h"
 #include "launcher/worker/supervisor_process.h"
 

@@ -10,8 +10,8 @@
 #include <string_view>
 #include <utility>
 
+#include "agent/base/errno_text.h"
 #include "agent/base/host.h"
-#include "launcher/worker/errno_text.h"
 #include "launcher/worker/prefix_template.h"
 
 namespace ddl {

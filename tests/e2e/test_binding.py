@@ -196,7 +196,7 @@ class Binding(harness.E2eTest):
         self.assertEqual(job.returncode, 0, job.stderr)
         warnings = [line for line in job.stderr.splitlines() if "/dev/shm" in line]
         self.assertEqual(len(warnings), 1, job.stderr)
-        self.assertIn("/dev/shm holds only 1 MiB", warnings[0])
+        self.assertIn("/dev/shm holds only 1.0 MiB", warnings[0])
         self.assertIn("--shm-size", warnings[0])
         job = self.launch("/bin/true", prefix=prefix)
         self.assertEqual(job.stderr, "", "one worker shares with nobody")

@@ -1,14 +1,20 @@
 // The ground floor: ids, descriptors, status macros.
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 
+#include <cerrno>
+#include <cstdint>
 #include <set>
 #include <string>
 #include <utility>
 
 #include "agent/base/edit_distance.h"
+#include "agent/base/file_io.h"
 #include "agent/base/host.h"
 #include "agent/base/ids.h"
+#include "agent/base/signal_name.h"
+#include "agent/base/size_text.h"
 #include "agent/base/status_macros.h"
 #include "agent/base/unique_fd.h"
 
@@ -35,6 +41,35 @@ TEST(EditDistance, Words_FewestChanges) {
 TEST(JoinHostPort, V6_GetsBrackets) {
   EXPECT_EQ(JoinHostPort("10.0.0.1", 29400), "10.0.0.1:29400");
   EXPECT_EQ(JoinHostPort("::1", 29400), "[::1]:29400");
+}
+
+TEST(SignalName, KnownAndUnknown_Text) {
+  EXPECT_EQ(SignalName(11), "SIGSEGV");
+  EXPECT_EQ(SignalName(63), "signal 63");
+}
+
+TEST(SizeText, Bytes_InTheLargestUnit) {
+  EXPECT_EQ(SizeText(0), "0 B");
+  EXPECT_EQ(SizeText(1023), "1023 B");
+  EXPECT_EQ(SizeText(std::int64_t{64} << 20U), "64.0 MiB");
+  EXPECT_EQ(SizeText(std::int64_t{3} << 50U), "3072.0 TiB");
+}
+
+TEST(FileIo, WrittenAndReadBack_AllUpToTheBound) {
+  const UniqueFd fd(::memfd_create("test", MFD_CLOEXEC));
+  const std::string bytes(100'000, 'x');
+  ASSERT_EQ(WriteAll(fd.get(), bytes), 0);
+  const std::string path = "/proc/self/fd/" + std::to_string(fd.get());
+  EXPECT_EQ(ReadFileUpTo(path, 1U << 20U), bytes);
+  EXPECT_EQ(ReadFileUpTo(path, 5000), bytes.substr(0, 5000));
+  EXPECT_EQ(ReadFileUpTo("/nonexistent", 1), std::nullopt);
+}
+
+TEST(FileIo, NoReaderOrDescriptor_Errno) {
+  EXPECT_EQ(WriteAll(-1, "x"), EBADF);
+  const UniqueFd full(::open("/dev/full", O_WRONLY | O_CLOEXEC));
+  EXPECT_EQ(WriteAll(full.get(), "x"), ENOSPC);
+  EXPECT_EQ(ReadUpTo(-1, 10), "");
 }
 
 bool IsOpen(int fd) {

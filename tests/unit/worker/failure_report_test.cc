@@ -96,10 +96,5 @@ TEST(FormatFailureReport, SixtyFourFailures_BoundedListAndTotal) {
   EXPECT_THAT(text, HasSubstr("... and 55 more; 64 workers failed in all"));
 }
 
-TEST(SignalName, KnownAndUnknown_Text) {
-  EXPECT_EQ(SignalName(11), "SIGSEGV");
-  EXPECT_EQ(SignalName(63), "signal 63");
-}
-
 }  // namespace
 }  // namespace ddl

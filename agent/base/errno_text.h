@@ -1,6 +1,6 @@
 // "cannot do this: Reason (errno 2)". Thread safe.
-#ifndef DDLAUNCH_LAUNCHER_WORKER_ERRNO_TEXT_H_
-#define DDLAUNCH_LAUNCHER_WORKER_ERRNO_TEXT_H_
+#ifndef DDLAUNCH_AGENT_BASE_ERRNO_TEXT_H_
+#define DDLAUNCH_AGENT_BASE_ERRNO_TEXT_H_
 
 #include <string>
 #include <string_view>
@@ -17,4 +17,4 @@ inline std::string ErrnoText(std::string_view what, int error) {
 
 }  // namespace ddl
 
-#endif  // DDLAUNCH_LAUNCHER_WORKER_ERRNO_TEXT_H_
+#endif  // DDLAUNCH_AGENT_BASE_ERRNO_TEXT_H_

@@ -1,8 +1,8 @@
 // BlockAllSignals: while it lives, the calling thread takes no signal; a thread
 // started meanwhile never does. So signals reach the thread that waits for
 // them, and a broken pipe is an error of write(2), not the end of ddlaunch.
-#ifndef DDLAUNCH_LAUNCHER_WORKER_THREAD_SIGNALS_H_
-#define DDLAUNCH_LAUNCHER_WORKER_THREAD_SIGNALS_H_
+#ifndef DDLAUNCH_AGENT_BASE_THREAD_SIGNALS_H_
+#define DDLAUNCH_AGENT_BASE_THREAD_SIGNALS_H_
 
 #include <pthread.h>
 
@@ -27,4 +27,4 @@ class BlockAllSignals {
 
 }  // namespace ddl
 
-#endif  // DDLAUNCH_LAUNCHER_WORKER_THREAD_SIGNALS_H_
+#endif  // DDLAUNCH_AGENT_BASE_THREAD_SIGNALS_H_
