@@ -342,7 +342,8 @@ void Node::WriteErrorFile(const Result& result) const {
     const auto own = cause->host == host_ ? error_files_.find(cause->pid) : error_files_.end();
     content = OuterErrorFile(*cause, own != error_files_.end() ? own->second : "");
   } else {
-    content = OuterErrorFile(result.text, result.exit_code, std::time(nullptr));
+    const int code = stop_signal_ != 0 ? -stop_signal_ : result.exit_code;
+    content = OuterErrorFile(result.text, code, std::time(nullptr));
   }
   if (const absl::Status written = WriteOuterErrorFile(path, content); !written.ok()) {
     log::Warn(std::string(written.message()));

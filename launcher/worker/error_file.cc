@@ -13,6 +13,7 @@
 #include "agent/base/file_io.h"
 #include "agent/base/limits.h"
 #include "agent/base/unique_fd.h"
+#include "launcher/worker/bounded_json.h"
 #include "launcher/worker/text.h"
 
 namespace ddl {
@@ -24,30 +25,17 @@ using nlohmann::json;
 // ours.
 constexpr std::size_t kMaxFileBytes = std::size_t{1} << 20U;
 
-// Text at `key`, or empty. `find` does not throw where operator[] might.
-std::string TextAt(const json& object, const char* key) {
-  if (!object.is_object()) {
-    return {};
-  }
-  const auto it = object.find(key);
-  return it != object.end() && it->is_string() ? it->get<std::string>() : std::string();
-}
-
-json ObjectAt(const json& object, const char* key) {
-  if (!object.is_object()) {
-    return {};
-  }
-  const auto it = object.find(key);
-  return it != object.end() ? *it : json();
+// Empty: it is no text.
+std::string TextOf(const json* value) {
+  return value != nullptr && value->is_string() ? value->get<std::string>() : std::string();
 }
 
 // A number, or one as text, as torch writes it.
-std::optional<std::int64_t> SecondsAt(const json& object, const char* key) {
-  const json value = ObjectAt(object, key);
-  if (value.is_number_integer()) {
-    return value.get<std::int64_t>();
+std::optional<std::int64_t> SecondsOf(const json* value) {
+  if (value != nullptr && value->is_number_integer()) {
+    return value->get<std::int64_t>();
   }
-  const std::string text = TextAt(object, key);
+  const std::string text = TextOf(value);
   std::int64_t seconds = 0;
   const auto result = std::from_chars(text.data(), text.data() + text.size(), seconds);
   if (text.empty() || result.ec != std::errc() || result.ptr != text.data() + text.size()) {
@@ -75,11 +63,12 @@ std::optional<std::pair<std::string, WallTime>> ReadFile(const std::string& path
 }  // namespace
 
 ErrorFile ParseErrorFile(const std::string& content) {
-  const json root = json::parse(content, nullptr, /*allow_exceptions=*/false);
-  const json message = ObjectAt(root, "message");
-  const json extra = ObjectAt(message, "extraInfo");
-  std::string text = message.is_string() ? message.get<std::string>() : TextAt(message, "message");
-  const std::string stack = TextAt(extra, "py_callstack");
+  const json root = ParseBoundedJson(content);
+  const json* const message = MemberOf(&root, "message");
+  const json* const extra = MemberOf(message, "extraInfo");
+  const bool is_plain = message != nullptr && message->is_string();
+  std::string text = TextOf(is_plain ? message : MemberOf(message, "message"));
+  const std::string stack = TextOf(MemberOf(extra, "py_callstack"));
   if (!stack.empty()) {
     text = stack.find(text) != std::string::npos ? stack : text + "\n" + stack;
   }
@@ -89,7 +78,7 @@ ErrorFile ParseErrorFile(const std::string& content) {
   ErrorFile file;
   file.text = CleanText(text, limits::kMaxErrorTextBytes);
   file.timestamp_s =
-      message.is_string() ? SecondsAt(root, "timestamp") : SecondsAt(extra, "timestamp");
+      SecondsOf(is_plain ? MemberOf(&root, "timestamp") : MemberOf(extra, "timestamp"));
   return file;
 }
 

@@ -5,6 +5,7 @@
 #include <fcntl.h>
 
 #include <cerrno>
+#include <cstddef>
 #include <cstdlib>
 #include <nlohmann/json.hpp>
 
@@ -12,6 +13,7 @@
 #include "agent/base/file_io.h"
 #include "agent/base/signal_name.h"
 #include "agent/base/unique_fd.h"
+#include "launcher/worker/bounded_json.h"
 #include "launcher/worker/error_file.h"
 #include "launcher/worker/text.h"
 
@@ -38,16 +40,16 @@ std::string MessageFor(const core::WorkerFailure& cause) {
     return "Signal " + std::to_string(cause.term_signal) + " (" + SignalName(cause.term_signal) +
            ") received by PID " + std::to_string(cause.pid);
   }
-  return cause.error_text.empty() ? "exited with code " + std::to_string(cause.exit_code)
-                                  : LastLines(cause.error_text, 1);
+  const std::size_t end = cause.error_text.find_last_not_of(" \r\n");
+  return end == std::string::npos ? "exited with code " + std::to_string(cause.exit_code)
+                                  : LastLines(cause.error_text.substr(0, end + 1), 1);
 }
 
 }  // namespace
 
 std::string OuterErrorFile(const core::WorkerFailure& cause, const std::string& worker_file) {
   const int code = cause.term_signal != 0 ? -cause.term_signal : cause.exit_code;
-  json passed_up = json::parse(worker_file.empty() ? "" : RawErrorFile(worker_file), nullptr,
-                               /*allow_exceptions=*/false);
+  json passed_up = ParseBoundedJson(worker_file.empty() ? "" : RawErrorFile(worker_file));
   if (passed_up.is_object() && passed_up.contains("message")) {
     json& message = passed_up["message"];
     if (message.is_object()) {
@@ -63,10 +65,14 @@ std::string OuterErrorFile(const core::WorkerFailure& cause, const std::string& 
   return Written(root);
 }
 
-std::string OuterErrorFile(const std::string& text, int exit_code, std::int64_t wall_time_s) {
+std::string OuterErrorFile(const std::string& text, int error_code, std::int64_t wall_time_s) {
+  const std::string message = !text.empty() ? text
+                              : error_code < 0
+                                  ? "stopped by " + SignalName(-error_code)
+                                  : "failed with exit code " + std::to_string(error_code);
   json root;
-  root["message"] = MessageOf(text, text, wall_time_s);
-  root["message"]["errorCode"] = exit_code;
+  root["message"] = MessageOf(message, message, wall_time_s);
+  root["message"]["errorCode"] = error_code;
   return Written(root);
 }
 

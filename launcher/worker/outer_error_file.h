@@ -17,12 +17,15 @@ std::string OuterErrorPath();
 
 // What is to be in it: the content of the root cause's own error file, at
 // `worker_file` if that lies on this node, with message.errorCode; without one,
-// the same of what is known. The code is the worker's own, or minus the signal.
-// A message that is a mere text stays as it is, as with torchrun.
+// the same of what is known. A message that is a mere text stays as it is, as with
+// torchrun. The code is, as Python counts exit codes, the one it ended with, or
+// minus the signal that ended it.
 std::string OuterErrorFile(const core::WorkerFailure& cause, const std::string& worker_file);
 
-// The same for a job that failed without a failure of any worker.
-std::string OuterErrorFile(const std::string& text, int exit_code, std::int64_t wall_time_s);
+// The same for a job that failed without a failure of any worker; the code is that
+// of ddlaunch, or minus the signal by which the user stopped it. An empty text is
+// replaced by a sentence of what the code means.
+std::string OuterErrorFile(const std::string& text, int error_code, std::int64_t wall_time_s);
 
 // Replaces what is there. Never waits for a reader. Errors: as open(2) and
 // write(2) say.

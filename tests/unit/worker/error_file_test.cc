@@ -51,6 +51,21 @@ TEST(ParseErrorFile, AnythingElse_Empty) {
   EXPECT_EQ(ParseErrorFile(R"({"message": "m", "timestamp": "soon"})").timestamp_s, std::nullopt);
 }
 
+std::string Nested(std::size_t levels) {
+  return R"({"message":)" + std::string(levels, '[') + std::string(levels, ']') + "}";
+}
+
+TEST(ParseErrorFile, NestedAsDeepAsTheFileIsLarge_Empty) {
+  const std::string deep = Nested(400'000);
+  EXPECT_EQ(ParseErrorFile(deep).text, "");
+  EXPECT_EQ(ParseErrorFile(R"({"message":"m","more":)" + deep + "}").text, "");
+  EXPECT_EQ(ParseErrorFile(R"({"message":"m","more":)" + Nested(20) + "}").text, "m");
+  const std::string brackets = R"("\\\"[[)" + std::string(1000, '{') + '"';
+  EXPECT_EQ(ParseErrorFile(R"({"message":)" + brackets + "}").text,
+            R"(\"[[)" + std::string(1000, '{'))
+      << "they are text";
+}
+
 TEST(ReadErrorFile, MissingOrNoRegularFile_Empty) {
   const test::TemporaryDirectory directory;
   EXPECT_EQ(ReadErrorFile(directory / "missing").text, "");
@@ -103,6 +118,25 @@ TEST(OuterErrorFile, MessageIsAText_PassedUpAsItIs) {
             json::parse(R"({"message": "text", "timestamp": 7})"));
 }
 
+TEST(OuterErrorFile, WorkersFileIsNestedDeeply_TheSameFormOfWhatIsKnown) {
+  const test::TemporaryDirectory directory;
+  const std::string path = directory / "error.json";
+  Write(path, Nested(400'000));
+  EXPECT_EQ(json::parse(OuterErrorFile(Failure(3, 0), path))["message"]["message"],
+            "exited with code 3");
+}
+
+TEST(OuterErrorFile, NoFailureOfAWorker_TextAndCodeOfTheSameRule) {
+  const auto message = [](const std::string& text, int code) {
+    return json::parse(OuterErrorFile(text, code, 7))["message"];
+  };
+  EXPECT_EQ(message("1 of 2 nodes came", 1)["message"], "1 of 2 nodes came");
+  EXPECT_EQ(message("1 of 2 nodes came", 1)["errorCode"], 1);
+  EXPECT_EQ(message("", -15)["message"], "stopped by SIGTERM");
+  EXPECT_EQ(message("", -15)["errorCode"], -15);
+  EXPECT_EQ(message("", 3)["message"], "failed with exit code 3");
+}
+
 TEST(OuterErrorFile, NoFile_TheSameFormOfWhatIsKnown) {
   core::WorkerFailure failure = Failure(0, 9);
   failure.error_text = "last\nlines \xFF";
@@ -115,7 +149,9 @@ TEST(OuterErrorFile, NoFile_TheSameFormOfWhatIsKnown) {
   failure = Failure(5, 0);
   EXPECT_EQ(json::parse(OuterErrorFile(failure, "/nowhere"))["message"]["message"],
             "exited with code 5");
-  failure.error_text = "Traceback\nValueError: bad";
+  failure.error_text = "\n\n";
+  EXPECT_EQ(json::parse(OuterErrorFile(failure, ""))["message"]["message"], "exited with code 5");
+  failure.error_text = "Traceback\nValueError: bad\n\n";
   EXPECT_EQ(json::parse(OuterErrorFile(failure, ""))["message"]["message"], "ValueError: bad");
 }
 
