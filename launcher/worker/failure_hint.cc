@@ -119,10 +119,17 @@ constexpr std::string_view kNccl =
     "NCCL_DEBUG=INFO shows which peer and which network interface; NCCL_SOCKET_IFNAME chooses "
     "the interface.";
 
+constexpr std::string_view kNcclCuda =
+    "A CUDA call inside NCCL failed: NCCL_DEBUG=INFO names it. Often the device has no memory left "
+    "for NCCL's buffers (other programs on it? see `nvidia-smi`), or its driver is too old for "
+    "this NCCL.";
+
 // The first that is found counts: the more telling come first.
-constexpr std::array<KnownWords, 11> kKnown = {{
+constexpr std::array<KnownWords, 13> kKnown = {{
     {"CUDA out of memory", kDeviceMemory},
     {"CUDA error: out of memory", kDeviceMemory},
+    {"Cuda failure 'out of memory'", kDeviceMemory},  // NCCL's words, old and new
+    {"Cuda failure 2 'out of memory'", kDeviceMemory},
     {"cudaErrorMemoryAllocation", kDeviceMemory},
     {"CUBLAS_STATUS_ALLOC_FAILED", kDeviceMemory},
     {"Duplicate GPU detected",
@@ -130,7 +137,7 @@ constexpr std::array<KnownWords, 11> kKnown = {{
      "(--nproc-per-node=gpu)."},
     {"ncclRemoteError", kNccl},
     {"ncclSystemError", kNccl},
-    {"ncclUnhandledCudaError", kNccl},
+    {"ncclUnhandledCudaError", kNcclCuda},
     {"killed by signal: Bus error", ""},  // a data loader's process: see below
     {"unable to write to file </torch_", ""},
     {"Too many open files",

@@ -77,6 +77,14 @@ TEST(FailureHint, KnownWords_SayWhatToDo) {
               HasSubstr("micro-batch"));
   EXPECT_THAT(for_text("ncclSystemError: System call (e.g. socket, malloc) failed"),
               HasSubstr("NCCL_DEBUG=INFO"));
+  EXPECT_THAT(for_text("ncclUnhandledCudaError: Call to CUDA function failed.\nLast error:\n"
+                       "Cuda failure 2 'out of memory'"),
+              HasSubstr("micro-batch"));
+  EXPECT_THAT(for_text("misc/strongstream.cc:53 NCCL WARN Cuda failure 'out of memory'"),
+              HasSubstr("micro-batch"));
+  EXPECT_THAT(for_text("ncclUnhandledCudaError: Call to CUDA function failed."),
+              AllOf(HasSubstr("NCCL_DEBUG=INFO"), HasSubstr("driver"), HasSubstr("memory"),
+                    Not(HasSubstr("NCCL_SOCKET_IFNAME"))));
   EXPECT_THAT(for_text("RuntimeError: DataLoader worker (pid 7) is killed by signal: Bus error."),
               HasSubstr("/dev/shm"));
   EXPECT_EQ(for_text("ValueError: bad"), "");
