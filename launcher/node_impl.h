@@ -27,6 +27,7 @@
 #include "launcher/net/port_reservation.h"
 #include "launcher/signals.h"
 #include "launcher/worker/event_log.h"
+#include "launcher/worker/round_report.h"
 #include "launcher/worker/supervisor.h"
 #include "launcher/worker/worker_group.h"
 
@@ -74,14 +75,11 @@ class Node {
   void OnSignal(int signal, Instant now);
   void OnSuspend(bool stopping);
   void OnWorkerExit(const WorkerExit& exit);
-  [[nodiscard]] bool FailedBeforeTheStop(const WorkerExit& exit) const;
-  // To the coordinator, with its words if it may be the root cause.
+  // To the coordinator.
   void TellFailure(core::WorkerFailure failure, Instant failed_at);
   void OnGroupIdle();
-  // To the coordinator, now and again after each reconnect until it is
-  // answered: how this round went here.
+  // To the coordinator, too: how this round ended here.
   void Report(core::Event outcome);
-  void SendOutcome();
 
   void On(const core::Welcome& message);
   void On(const core::Rejected& message);
@@ -141,12 +139,11 @@ class Node {
   bool said_what_is_kept_ = false;
   bool group_was_running_ = false;
   std::optional<Instant> told_to_stop_at_;  // this round's workers
-  std::optional<core::Event> outcome_;
-  // This node's, of this round: all, the one that the coordinator was to take for
-  // the cause, and where each one's error file is, by its pid.
+  bool stopped_by_broken_collective_ = false;
+  RoundReport report_;
+  // This node's failures of this round, and where each one's error file is, by its
+  // pid.
   std::vector<core::WorkerFailure> failures_;
-  std::optional<core::WorkerFailure> told_failure_;
-  Instant told_failure_at_{};
   std::map<std::int64_t, std::string> error_files_;
   int stop_signal_ = 0;
   std::optional<Instant> leave_without_result_at_;

@@ -23,8 +23,6 @@ namespace ddl {
 namespace {
 
 constexpr Duration kFirstReminder = std::chrono::seconds(30);
-// What a worker wrote may be read so much later, on a loaded machine.
-constexpr Duration kReadingDelay = std::chrono::milliseconds(250);
 
 Moment MomentNow() {
   return {MonotonicNow(), std::time(nullptr)};
@@ -45,15 +43,7 @@ std::int32_t VisibleGpus(const std::vector<std::string>& environment) {
 }  // namespace
 
 void Node::Report(core::Event outcome) {
-  outcome_ = std::move(outcome);
-  SendOutcome();
-}
-
-void Node::SendOutcome() {
-  if (auto* const failed = std::get_if<core::WorkerFailed>(&*outcome_); failed != nullptr) {
-    failed->age = MonotonicNow() - told_failure_at_;
-  }
-  client_->Send(*outcome_);
+  client_->Send(report_.Ended(std::move(outcome)));
 }
 
 void Node::On(const core::Welcome& message) {
@@ -65,8 +55,8 @@ void Node::On(const core::Welcome& message) {
                            core::InSeconds(message.heartbeat_timeout), ", not this node's ",
                            core::InSeconds(config_.heartbeat_timeout)));
   }
-  if (outcome_.has_value()) {
-    SendOutcome();
+  for (const core::Event& event : report_.Again(MonotonicNow())) {
+    client_->Send(event);
   }
   if (stop_signal_ != 0) {
     client_->Send(core::StopRequested{{}, stop_signal_, StopsAlone()});
@@ -85,10 +75,9 @@ void Node::On(const core::RoundStart& message) {
   waiting_.reset();
   state_ = State::kRunning;
   failures_.clear();
-  told_failure_.reset();
+  report_.Begin(round_);
   error_files_.clear();
   told_to_stop_at_.reset();
-  outcome_.reset();
   told_cause_.reset();
   if (stop_signal_ != 0) {
     return;  // the stop crossed it on the way: the answer to it is RoundStop
@@ -133,45 +122,23 @@ absl::Status Node::StartWorkers(RoundInfo info) {
   return group_->Start(info);
 }
 
-// Before its round was over it had ended, or had its exception and was still on its
-// way out.
-bool Node::FailedBeforeTheStop(const WorkerExit& exit) const {
-  if (state_ != State::kStopping || exit.ok() || !told_to_stop_at_.has_value()) {
-    return false;
-  }
-  const bool had_exception =
-      exit.failed_at < *told_to_stop_at_ || exit.stderr_at < *told_to_stop_at_ + kReadingDelay;
-  return exit.ended_at < *told_to_stop_at_ ||
-         (had_exception && TellsOfException(exit.error_text) && !TellsOfSignal(exit.error_text));
-}
-
-// The coordinator chooses by the same rule among the nodes' choices.
 void Node::TellFailure(core::WorkerFailure failure, Instant failed_at) {
-  const bool may_be_cause =
-      !told_failure_.has_value() || std::pair(failure.blames_peer, failed_at) <
-                                        std::pair(told_failure_->blames_peer, told_failure_at_);
-  if (!may_be_cause) {
-    failure.error_text.clear();  // it is only counted
-    client_->Send(core::WorkerFailed{{}, round_, std::move(failure), MonotonicNow() - failed_at});
-    return;
-  }
-  told_failure_ = failure;
-  told_failure_at_ = failed_at;
-  core::WorkerFailed failed{{}, round_, std::move(failure), MonotonicNow() - failed_at};
-  if (state_ == State::kRunning) {
-    Report(std::move(failed));
-  } else {
-    client_->Send(std::move(failed));
-  }
+  client_->Send(report_.Failed(std::move(failure), failed_at, MonotonicNow()));
 }
 
 void Node::OnWorkerExit(const WorkerExit& exit) {
-  if (FailedBeforeTheStop(exit)) {
+  const FailureEvidence evidence = state_ == State::kStopping && told_to_stop_at_.has_value()
+                                       ? EvidenceOfFailure(exit, *told_to_stop_at_)
+                                       : FailureEvidence::kNone;
+  if (evidence != FailureEvidence::kNone) {
     TellOfExit(EventState::kFailed, exit);
     core::WorkerFailure failure = ToFailure(exit, host_);
-    if (exit.ended_at >= *told_to_stop_at_ && std::exchange(failure.term_signal, 0) != 0) {
+    if (evidence != FailureEvidence::kEnded && std::exchange(failure.term_signal, 0) != 0) {
       failure.exit_code = kExitFailure;  // as it would have ended without our signal
       failure.hint.clear();
+    }
+    if (evidence == FailureEvidence::kLastWords && !stopped_by_broken_collective_) {
+      failure.blames_peer = true;  // a guess is no match for one that ended by itself
     }
     error_files_[exit.pid] = exit.error_path;
     failures_.push_back(failure);
@@ -252,6 +219,8 @@ void Node::On(const core::RoundStop& message) {
   if (!message.will_restart) {
     told_cause_ = message.root_cause;
   }
+  stopped_by_broken_collective_ =
+      message.root_cause.has_value() && BlamesPeerOfCollective(message.root_cause->error_text);
   SayProgress();
   // Workers that wait in a call must hear of it, to end within their grace.
   gateway_->EndRound("the round is over: " + message.text);

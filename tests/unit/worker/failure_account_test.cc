@@ -3,8 +3,15 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
+#include <csignal>
+#include <string>
+
 namespace ddl {
 namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
 
 TEST(BlamesPeer, WordsOfBrokenConnections_Do) {
   for (const char* text :
@@ -27,6 +34,17 @@ TEST(BlamesPeer, OwnFailures_DoNot) {
   }
 }
 
+TEST(BlamesPeerOfCollective, NotAnyConnectionOfTheProgram) {
+  EXPECT_TRUE(BlamesPeerOfCollective(
+      "RuntimeError: [../third_party/gloo/gloo/transport/tcp/pair.cc:589] Read error "
+      "[127.0.0.1]:1: Connection reset by peer"));
+  EXPECT_TRUE(BlamesPeerOfCollective("ncclRemoteError: A call failed possibly"));
+  EXPECT_TRUE(BlamesPeerOfCollective("gloo, rank 0 of 2: the connection to a peer broke"));
+  EXPECT_FALSE(
+      BlamesPeerOfCollective("ConnectionResetError: [Errno 104] Connection reset by peer"));
+  EXPECT_FALSE(BlamesPeerOfCollective("ValueError: gloo is no backend of mine"));
+}
+
 TEST(TellsOfSignal, LastLineOfAnExceptionThatAStopRaised_Does) {
   EXPECT_TRUE(TellsOfSignal("Traceback (most recent call last):\n  x\nKeyboardInterrupt\n"));
   EXPECT_TRUE(TellsOfSignal("Traceback\nSignalException: Process 7 got signal: 15"));
@@ -34,10 +52,78 @@ TEST(TellsOfSignal, LastLineOfAnExceptionThatAStopRaised_Does) {
   EXPECT_FALSE(TellsOfSignal(""));
 }
 
-TEST(TellsOfException, Tracebacks_Do) {
-  EXPECT_TRUE(TellsOfException("Traceback (most recent call last):\n  File \"a.py\""));
-  EXPECT_TRUE(TellsOfException("terminate called after throwing an instance of 'std::bad_alloc'"));
-  EXPECT_FALSE(TellsOfException("warning: low learning rate"));
+constexpr char kTraceback[] =
+    "INFO: step 4\nTraceback (most recent call last):\n  File \"a.py\", line 1, in f\n"
+    "    raise ValueError\nValueError: bad\n";
+
+TEST(EndsWithException, NothingBelowTheException_Does) {
+  EXPECT_TRUE(EndsWithException(kTraceback));
+  EXPECT_TRUE(EndsWithException(std::string(kTraceback).substr(13))) << "nothing above it";
+  EXPECT_TRUE(EndsWithException(std::string(kTraceback) +
+                                "\nDuring handling of the above "
+                                "exception, another exception occurred:\n\n" +
+                                kTraceback));
+  EXPECT_TRUE(
+      EndsWithException("terminate called after throwing an instance of 'std::bad_alloc'\n"
+                        "  what():  std::bad_alloc\n"));
+}
+
+TEST(EndsWithException, LogRecordAboveIt_DoesNot) {
+  const std::string traceback = std::string(kTraceback).substr(13);
+  EXPECT_FALSE(EndsWithException("ERROR:root:skipped a bad sample\n" + traceback));
+  EXPECT_FALSE(EndsWithException("step 4\n12:00:01 [WARNING] once more\n" + traceback));
+  EXPECT_TRUE(EndsWithException("ERROR:root:long ago\nINFO: step 4\n" + traceback));
+}
+
+TEST(EndsWithException, WorkWentOnOrThereIsNone_DoesNot) {
+  EXPECT_FALSE(EndsWithException(std::string(kTraceback) + "INFO: step 5\n"));
+  EXPECT_FALSE(EndsWithException(std::string(kTraceback) + "  42% done\n"));
+  EXPECT_FALSE(EndsWithException("Traceback (most recent call last):\n  File \"a.py\""));
+  EXPECT_FALSE(EndsWithException("warning: low learning rate"));
+  EXPECT_FALSE(EndsWithException(""));
+}
+
+class EvidenceTest : public ::testing::Test {
+ protected:
+  // Ended by our signal, a second after it.
+  static WorkerExit Stopped(const std::string& error_text) {
+    WorkerExit exit;
+    exit.term_signal = SIGTERM;
+    exit.error_text = error_text;
+    exit.ended_at = exit.failed_at = kStop + seconds(1);
+    exit.stderr_at = kStop - milliseconds(50);
+    return exit;
+  }
+  static constexpr Instant kStop{std::chrono::hours(1)};
+};
+
+TEST_F(EvidenceTest, EndedBefore_Ended) {
+  WorkerExit exit = Stopped("");
+  exit.ended_at = kStop - milliseconds(1);
+  EXPECT_EQ(EvidenceOfFailure(exit, kStop), FailureEvidence::kEnded);
+  exit.term_signal = 0;
+  EXPECT_EQ(EvidenceOfFailure(exit, kStop), FailureEvidence::kNone) << "it succeeded";
+}
+
+TEST_F(EvidenceTest, ErrorFileFromBefore_CountsUnlessItTellsOfASignal) {
+  WorkerExit exit = Stopped("ValueError: bad");
+  exit.error_path = "/error.json";
+  EXPECT_EQ(EvidenceOfFailure(exit, kStop), FailureEvidence::kNone) << "it came after the stop";
+  exit.failed_at = kStop - seconds(60);
+  EXPECT_EQ(EvidenceOfFailure(exit, kStop), FailureEvidence::kErrorFile);
+  exit.error_text = "Traceback\nSignalException: Process 7 got signal: 15";
+  EXPECT_EQ(EvidenceOfFailure(exit, kStop), FailureEvidence::kNone);
+}
+
+TEST_F(EvidenceTest, LoggedException_IsAGuessIfItStandsLastAndCloseToTheStop) {
+  EXPECT_EQ(EvidenceOfFailure(Stopped(kTraceback), kStop), FailureEvidence::kLastWords);
+  EXPECT_EQ(EvidenceOfFailure(Stopped(std::string(kTraceback) + "going on\n"), kStop),
+            FailureEvidence::kNone);
+  WorkerExit exit = Stopped(kTraceback);
+  exit.stderr_at = kStop - seconds(60);
+  EXPECT_EQ(EvidenceOfFailure(exit, kStop), FailureEvidence::kNone) << "it lived on";
+  exit.stderr_at = kStop + seconds(1);
+  EXPECT_EQ(EvidenceOfFailure(exit, kStop), FailureEvidence::kNone) << "the stop's own";
 }
 
 }  // namespace
