@@ -22,10 +22,10 @@
 #include "agent/store/memory_store.h"
 #include "launcher/exit_code.h"
 #include "launcher/log.h"
+#include "launcher/logs/console_writer.h"
 #include "launcher/net/address.h"
 #include "launcher/poll_until.h"
 #include "launcher/signals.h"
-#include "launcher/worker/console_writer.h"
 
 namespace ddl {
 namespace {

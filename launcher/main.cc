@@ -22,9 +22,9 @@
 #include "launcher/exit_code.h"
 #include "launcher/log.h"
 #include "launcher/node.h"
+#include "launcher/process/supervisor.h"
 #include "launcher/signals.h"
 #include "launcher/worker/framework_env.h"
-#include "launcher/worker/supervisor.h"
 
 namespace ddl {
 namespace {

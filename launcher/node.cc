@@ -15,13 +15,13 @@
 #include "agent/base/status_macros.h"
 #include "launcher/descriptor_limit.h"
 #include "launcher/exit_code.h"
+#include "launcher/failures/failure_report.h"
+#include "launcher/failures/outer_error_file.h"
 #include "launcher/log.h"
 #include "launcher/node_impl.h"
 #include "launcher/poll_until.h"
 #include "launcher/signals.h"
-#include "launcher/worker/failure_report.h"
 #include "launcher/worker/framework_env.h"
-#include "launcher/worker/outer_error_file.h"
 
 namespace ddl {
 namespace {

@@ -11,12 +11,12 @@
 #include "agent/base/status_macros.h"
 #include "agent/core/wording.h"
 #include "launcher/binding/devices.h"
+#include "launcher/binding/node_devices.h"
 #include "launcher/exit_code.h"
+#include "launcher/failures/failure_account.h"
 #include "launcher/node_impl.h"
 #include "launcher/round_values.h"
-#include "launcher/worker/failure_account.h"
 #include "launcher/worker/framework_env.h"
-#include "launcher/worker/node_devices.h"
 #include "launcher/worker/worker_env.h"
 
 namespace ddl {

@@ -3,7 +3,7 @@
 
 #include <csignal>
 
-#include "launcher/worker/failure_account.h"
+#include "launcher/failures/failure_account.h"
 
 namespace ddl {
 

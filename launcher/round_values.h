@@ -5,7 +5,7 @@
 #include <string>
 
 #include "agent/core/types.h"
-#include "launcher/worker/worker_group.h"
+#include "launcher/round_info.h"
 
 namespace ddl {
 

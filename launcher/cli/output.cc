@@ -16,7 +16,7 @@
 #include "absl/strings/str_cat.h"
 #include "agent/base/status_macros.h"
 #include "launcher/cli/values.h"
-#include "launcher/worker/prefix_template.h"
+#include "launcher/logs/prefix_template.h"
 
 namespace ddl::cli {
 namespace {

@@ -49,7 +49,7 @@
 
 #include "absl/status/status.h"
 #include "launcher/launch_config.h"
-#include "launcher/worker/worker_group.h"
+#include "launcher/round_info.h"
 
 namespace ddl {
 

@@ -11,8 +11,8 @@
 
 #include "agent/base/limits.h"
 #include "launcher/exit_code.h"
-#include "launcher/worker/failure_hint.h"
-#include "launcher/worker/text.h"
+#include "launcher/failures/failure_hint.h"
+#include "launcher/failures/text.h"
 
 namespace ddl {
 namespace {

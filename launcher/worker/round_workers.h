@@ -17,9 +17,9 @@
 
 #include "absl/status/status.h"
 #include "agent/base/clock.h"
-#include "launcher/worker/log_pump.h"
-#include "launcher/worker/memory_facts.h"
-#include "launcher/worker/supervisor_protocol.h"
+#include "launcher/failures/memory_facts.h"
+#include "launcher/logs/log_pump.h"
+#include "launcher/process/supervisor_protocol.h"
 #include "launcher/worker/worker_group.h"
 
 namespace ddl {

@@ -4,7 +4,7 @@
 
 #include "absl/status/status.h"
 #include "launcher/launch_config.h"
-#include "launcher/worker/supervisor_protocol.h"
+#include "launcher/process/supervisor_protocol.h"
 
 namespace ddl {
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "launcher/launch_config.h"
-#include "launcher/worker/worker_group.h"
+#include "launcher/round_info.h"
 
 namespace ddl {
 

@@ -17,15 +17,15 @@
 #include "agent/base/unique_fd.h"
 #include "launcher/binding/cpu_list.h"
 #include "launcher/descriptor_limit.h"
+#include "launcher/logs/log_files.h"
+#include "launcher/logs/worker_streams.h"
+#include "launcher/process/process_tree.h"
+#include "launcher/process/supervisor.h"
+#include "launcher/process/tree_killer.h"
 #include "launcher/worker/framework_env.h"
-#include "launcher/worker/log_files.h"
-#include "launcher/worker/process_tree.h"
 #include "launcher/worker/round_workers.h"
 #include "launcher/worker/start_error.h"
-#include "launcher/worker/supervisor.h"
-#include "launcher/worker/tree_killer.h"
 #include "launcher/worker/worker_env.h"
-#include "launcher/worker/worker_streams.h"
 
 namespace ddl {
 namespace {

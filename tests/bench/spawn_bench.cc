@@ -17,7 +17,7 @@
 #include <vector>
 
 #include "agent/base/clock.h"
-#include "launcher/worker/supervisor.h"
+#include "launcher/process/supervisor.h"
 #include "launcher/worker/worker_group.h"
 
 namespace {

@@ -7,9 +7,9 @@
 
 #include "agent/base/check.h"
 #include "agent/base/limits.h"
-#include "launcher/worker/bounded_json.h"
-#include "launcher/worker/error_file.h"
-#include "launcher/worker/text.h"
+#include "launcher/failures/bounded_json.h"
+#include "launcher/failures/error_file.h"
+#include "launcher/failures/text.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const std::string content(data, data + size);

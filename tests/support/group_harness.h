@@ -25,7 +25,7 @@
 #include "agent/base/unique_fd.h"
 #include "gtest/gtest.h"
 #include "launcher/launch_config.h"
-#include "launcher/worker/supervisor.h"
+#include "launcher/process/supervisor.h"
 #include "launcher/worker/worker_group.h"
 
 namespace ddl::test {

@@ -18,7 +18,7 @@
 #include "agent/base/clock.h"
 #include "agent/base/unique_fd.h"
 #include "launcher/exit_code.h"
-#include "launcher/worker/supervisor.h"
+#include "launcher/process/supervisor.h"
 #include "launcher/worker/worker_group.h"
 
 namespace {

@@ -1,5 +1,5 @@
 // Error files: the workers', and what is passed up from them.
-#include "launcher/worker/error_file.h"
+#include "launcher/failures/error_file.h"
 
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -7,7 +7,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "launcher/worker/outer_error_file.h"
+#include "launcher/failures/outer_error_file.h"
 #include "tests/support/group_harness.h"
 
 namespace ddl {

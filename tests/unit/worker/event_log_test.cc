@@ -1,5 +1,5 @@
 // The lines that a watcher of torchrun's events reads.
-#include "launcher/worker/event_log.h"
+#include "launcher/logs/event_log.h"
 
 #include <chrono>
 #include <nlohmann/json.hpp>

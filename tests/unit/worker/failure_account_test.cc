@@ -1,5 +1,5 @@
 // Whose failure it was, by the worker's own words.
-#include "launcher/worker/failure_account.h"
+#include "launcher/failures/failure_account.h"
 
 #include <gtest/gtest.h>
 

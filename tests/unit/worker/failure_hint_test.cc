@@ -1,5 +1,5 @@
 // Hints, and the facts they are made from.
-#include "launcher/worker/failure_hint.h"
+#include "launcher/failures/failure_hint.h"
 
 #include <csignal>
 

@@ -1,5 +1,5 @@
 // The summary, word for word, and the exit-code rule.
-#include "launcher/worker/failure_report.h"
+#include "launcher/failures/failure_report.h"
 
 #include <string>
 

@@ -1,11 +1,11 @@
 // The file of filtered lines, and the prefixes of lines.
-#include "launcher/worker/filtered_lines.h"
+#include "launcher/logs/filtered_lines.h"
 
 #include <string>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "launcher/worker/prefix_template.h"
+#include "launcher/logs/prefix_template.h"
 
 namespace ddl {
 namespace {

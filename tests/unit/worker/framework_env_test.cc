@@ -9,7 +9,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "launcher/worker/node_devices.h"
+#include "launcher/binding/node_devices.h"
 #include "launcher/worker/worker_env.h"
 
 namespace ddl {

@@ -1,5 +1,5 @@
 // What of a stream's bytes stands on the console, with time passed in.
-#include "launcher/worker/line_assembler.h"
+#include "launcher/logs/line_assembler.h"
 
 #include <fcntl.h>
 #include <pty.h>

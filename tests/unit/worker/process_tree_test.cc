@@ -1,5 +1,5 @@
 // Descendants of a real little tree, found both ways.
-#include "launcher/worker/process_tree.h"
+#include "launcher/process/process_tree.h"
 
 #include <sys/prctl.h>
 #include <sys/wait.h>
@@ -12,7 +12,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "launcher/worker/tree_killer.h"
+#include "launcher/process/tree_killer.h"
 
 namespace ddl {
 namespace {

@@ -1,5 +1,5 @@
 // What is said of a round, and said again.
-#include "launcher/worker/round_report.h"
+#include "launcher/failures/round_report.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // Cleaning and cutting text.
-#include "launcher/worker/text.h"
+#include "launcher/failures/text.h"
 
 #include <string>
 
