@@ -101,7 +101,7 @@ struct LaunchConfig {
   // Logs. Files go to log_dir/<job id>_<random>/attempt_<n>/<local rank>/; no
   // directory is made unless -r or -t ask for files or log_dir is given.
   std::string log_dir;  // empty: a new temporary directory when needed
-  StreamMap redirects;  // to a file only
+  StreamMap redirects;  // to a file only; nothing where log_dir is /dev/null
   StreamMap tee;        // to a file and the console
   // Whose console output is shown; empty: everybody's.
   std::set<std::int32_t> local_ranks_filter;

@@ -164,7 +164,7 @@ int main(int argc, char** argv) {
     // The standard library's only way to say that no thread can be started.
     ddl::log::SetSink(nullptr);
     ddl::log::Error(std::string("cannot start a thread: ") + error.what() +
-                    "; raise the limit of processes (ulimit -u)");
+                    "; raise the limit of processes (ulimit -u), or of memory (ulimit -v)");
     std::_Exit(ddl::kExitFailure);
   }
 }

@@ -54,7 +54,9 @@ MasterStore::Options Node::StoreOptions() const {
   return {
       .address = AdvertisedAddress(),
       .address_flag = AdvertisedAddress() == config_.local_addr ? "--local-addr" : "--master-addr",
-      .port = config_.max_nodes == 1 ? config_.master_port : std::uint16_t{0},
+      // Only whoever has rank 0 for sure may hold the user's port.
+      .port =
+          config_.max_nodes == 1 || config_.node_rank == 0 ? config_.master_port : std::uint16_t{0},
       .worker_store = config_.worker_store,
       .max_connections = DescriptorsForStore(others),
   };

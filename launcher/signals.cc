@@ -14,7 +14,8 @@
 namespace ddl {
 namespace {
 
-constexpr std::array kAlways = {SIGTERM, SIGINT, SIGQUIT, SIGHUP, SIGUSR1, SIGUSR2, SIGTSTP};
+constexpr std::array kAlways = {SIGTERM, SIGINT,  SIGQUIT, SIGHUP, SIGUSR1,
+                                SIGUSR2, SIGXCPU, SIGPWR,  SIGTSTP};
 
 // Who starts us says so: nohup, a shell without job control.
 bool IsToBeIgnored(int signal) {

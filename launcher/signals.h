@@ -1,8 +1,8 @@
 // The signals ddlaunch handles, read from a descriptor instead of a handler.
 //
 // Some stop the job (--signals-to-handle); the others of SIGTERM, SIGINT,
-// SIGQUIT, SIGHUP, SIGUSR1 and SIGUSR2 are passed on to the workers. A SIGHUP
-// that was ignored at start (nohup) does neither. SIGTSTP (Ctrl-Z) stops this
+// SIGQUIT, SIGHUP, SIGUSR1, SIGUSR2, SIGXCPU and SIGPWR are passed on to the
+// workers. A SIGHUP that was ignored at start (nohup) does neither. SIGTSTP (Ctrl-Z) stops this
 // process as it would without us, until it is continued (fg, bg), with a hook before
 // and after for the workers, which no terminal reaches.
 #ifndef DDLAUNCH_LAUNCHER_SIGNALS_H_

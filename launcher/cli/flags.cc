@@ -115,6 +115,28 @@ constexpr FlagSpec kFlags[] = {
 };
 // clang-format on
 
+// What mpirun, srun, accelerate launch and deepspeed call these.
+struct NameElsewhere {
+  std::string_view theirs;
+  std::string_view ours;
+};
+constexpr NameElsewhere kNamesElsewhere[] = {
+    {"n", "nproc-per-node"},
+    {"np", "nproc-per-node"},
+    {"nprocs", "nproc-per-node"},
+    {"num-processes", "nproc-per-node"},
+    {"num-gpus", "nproc-per-node"},
+    {"ntasks-per-node", "nproc-per-node"},
+    {"num-machines", "nnodes"},
+    {"num-nodes", "nnodes"},
+    {"nodes", "nnodes"},
+    {"N", "nnodes"},
+    {"machine-rank", "node-rank"},
+    {"main-process-ip", "master-addr"},
+    {"hostfile", "rdzv-endpoint"},
+    {"main-process-port", "master-port"},
+};
+
 std::string WithDashes(std::string_view name) {
   std::string dashed(name);
   std::replace(dashed.begin(), dashed.end(), '_', '-');
@@ -219,6 +241,12 @@ std::string NearestFlag(std::string_view name, Command command) {
     if (flag.BelongsTo(command)) {
       names.push_back(flag.name);
     }
+  }
+  const auto* const elsewhere =
+      std::find_if(std::begin(kNamesElsewhere), std::end(kNamesElsewhere),
+                   [&](const NameElsewhere& known) { return known.theirs == WithDashes(name); });
+  if (command == Command::kLaunch && elsewhere != std::end(kNamesElsewhere)) {
+    return "--" + std::string(elsewhere->ours);
   }
   const std::string nearest = NearestName(WithDashes(name), names);
   return nearest.empty() ? nearest : "--" + nearest;

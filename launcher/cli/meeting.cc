@@ -137,8 +137,10 @@ void ApplyMaster(const MasterFlags& master, LaunchConfig& config, Notices& notic
   if (!config.endpoint_host.empty() && same_host && master.port == config.endpoint_port) {
     config.master_port = 0;
     notices.push_back(
-        {Notice::Level::kDebug, absl::StrCat("the nodes meet at port ", config.endpoint_port,
-                                             "; workers get a free one as MASTER_PORT")});
+        {Notice::Level::kInfo,
+         absl::StrCat("the nodes meet at port ", config.endpoint_port,
+                      "; workers get a free one as MASTER_PORT (to choose it, let the nodes meet "
+                      "elsewhere: --rdzv-endpoint=HOST:PORT)")});
   }
 }
 

@@ -102,6 +102,10 @@ absl::Status ApplyOutputFlags(const Arguments& arguments, const std::string& cwd
                                     "ranks are 0 to ",
                                     config.nproc - 1)});
   }
+  if (config.log_dir == kNoLogFiles) {
+    // What would go to a file alone would be lost: the console has it.
+    config.redirects = StreamMap();
+  }
   NoticeRanksElsewhere(config.redirects, "--redirects", config.nproc, notices);
   NoticeRanksElsewhere(config.tee, "--tee", config.nproc, notices);
   const bool filters =

@@ -157,7 +157,7 @@ absl::Status ApplyProgram(const Arguments& arguments, const Surroundings& surrou
 void WarnOfUnknownVariables(const Environment& environment, Notices& notices) {
   std::vector<std::string> names;
   for (const FlagSpec& flag : AllFlags()) {
-    if (flag.BelongsTo(Command::kLaunch)) {
+    if (flag.BelongsTo(Command::kLaunch) && ReadsVariables(flag)) {
       names.push_back(PetVariable(flag));
     }
   }

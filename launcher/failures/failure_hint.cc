@@ -124,8 +124,13 @@ constexpr std::string_view kNcclCuda =
     "for NCCL's buffers (other programs on it? see `nvidia-smi`), or its driver is too old for "
     "this NCCL.";
 
+constexpr std::string_view kPortInUse =
+    "If the port is MASTER_PORT: ddlaunch serves PyTorch's store there. A program that listens at "
+    "it itself needs --worker-store; JAX's coordinator and TensorFlow's workers get ports of their "
+    "own by --env=jax or --env=tensorflow.";
+
 // The first that is found counts: the more telling come first.
-constexpr std::array<KnownWords, 13> kKnown = {{
+constexpr std::array<KnownWords, 16> kKnown = {{
     {"CUDA out of memory", kDeviceMemory},
     {"CUDA error: out of memory", kDeviceMemory},
     {"Cuda failure 'out of memory'", kDeviceMemory},  // NCCL's words, old and new
@@ -140,6 +145,9 @@ constexpr std::array<KnownWords, 13> kKnown = {{
     {"ncclUnhandledCudaError", kNcclCuda},
     {"killed by signal: Bus error", ""},  // a data loader's process: see below
     {"unable to write to file </torch_", ""},
+    {"Address already in use", kPortInUse},
+    {"EADDRINUSE", kPortInUse},
+    {"Failed to add port to server", kPortInUse},  // gRPC's words: JAX, TensorFlow
     {"Too many open files",
      "The limit of open files is too low: `ulimit -n`; or "
      "torch.multiprocessing.set_sharing_strategy('file_system')."},

@@ -47,9 +47,19 @@ std::string FileName(const std::string& job_id) {
   return name;
 }
 
+// Where temporary directories can be made, as Python's tempfile looks for it: a
+// TMPDIR that is gone or closed is no reason to fail.
 std::string TemporaryRoot() {
-  const char* const root = std::getenv("TMPDIR");  // NOLINT(concurrency-mt-unsafe): set by nobody
-  return root != nullptr && *root != '\0' ? root : "/tmp";
+  const char* const given = std::getenv("TMPDIR");  // NOLINT(concurrency-mt-unsafe): set by nobody
+  const std::string first = given != nullptr && *given != '\0' ? given : "/tmp";
+  std::error_code error;
+  for (const std::string& root : {first, std::string("/tmp"), std::string("/var/tmp"),
+                                  std::filesystem::current_path(error).string()}) {
+    if (::access(root.c_str(), W_OK | X_OK) == 0 && std::filesystem::is_directory(root, error)) {
+      return root;
+    }
+  }
+  return first;
 }
 
 absl::Status DirectoryError(const std::string& path, int error) {
@@ -112,18 +122,19 @@ absl::Status LogFiles::MakeJobDirectory(const std::string& job_id) {
                         "; there will be no log files; the workers go on");
     kept_ = false;
   }
-  std::string pattern = TemporaryRoot() + "/ddlaunch_" + (kept_ ? FileName(job_id) : "") + "XXXXXX";
+  const std::string temporary_root = TemporaryRoot();
+  std::string pattern = temporary_root + "/ddlaunch_" + (kept_ ? FileName(job_id) : "") + "XXXXXX";
   if (::mkdtemp(pattern.data()) == nullptr) {
     const int error = errno;
     if (DiskFull(error)) {
-      warnings_.push_back(ErrnoText("cannot make a directory in " + TemporaryRoot(), error) +
+      warnings_.push_back(ErrnoText("cannot make a directory in " + temporary_root, error) +
                           "; there will be no log or error files; the workers go on");
       kept_ = false;
-      job_directory_ = TemporaryRoot() + "/ddlaunch_" + NewRandomId();
+      job_directory_ = temporary_root + "/ddlaunch_" + NewRandomId();
       return absl::OkStatus();
     }
     return absl::FailedPreconditionError(
-        ErrnoText("cannot make a directory in " + TemporaryRoot(), error) +
+        ErrnoText("cannot make a directory in " + temporary_root, error) +
         "; set TMPDIR or --log-dir to a directory that can be written");
   }
   job_directory_ = pattern;

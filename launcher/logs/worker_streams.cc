@@ -41,8 +41,9 @@ std::vector<StreamSpec> StreamsOf(const LaunchConfig& config, const RoundInfo& r
                                   std::int32_t local_rank, WorkerFiles& files, OutputPipe& out,
                                   OutputPipe& err) {
   const std::string prefix = PrefixOf(config, round, local_rank);
-  // The only worker of its job needs none, unless it was asked for.
-  const bool alone = round.world_size == 1 && config.log_line_prefix_template.empty();
+  // The only worker that its job can have needs none, unless it was asked for.
+  const bool alone =
+      round.world_size == 1 && config.max_nodes == 1 && config.log_line_prefix_template.empty();
   const bool shown = config.local_ranks_filter.empty() ||
                      config.local_ranks_filter.find(local_rank) != config.local_ranks_filter.end();
   // A tee wins over a redirect of the same stream, as in torchrun.

@@ -197,6 +197,11 @@ class LaunchTest(E2eTest):
         silent = self.launch("--nproc_per_node=2", script)
         self.assertNotIn("torchelastic", silent.stderr)
 
+    def test_tmpdir_that_is_gone_is_no_reason_to_fail(self):
+        job = self.launch("--nproc_per_node=2", "sh", "-c", "echo hi",
+                          env={"TMPDIR": "/proc/no-such-place"})
+        self.assertEqual((job.returncode, job.stdout.count("hi")), (0, 2), job.stderr)
+
     def test_unusable_log_dir_is_refused_before_anything_starts(self):
         self.refused(2, ["--log-dir=/proc/no-such-place", "-r", "3"], "--log-dir", "/proc/no-such-place")
 

@@ -145,6 +145,16 @@ class StopTest(E2eTest):
         self.assertEqual(job.wait().returncode, 128 + signal.SIGUSR1, job.stderr)
         self.assert_nothing_left()
 
+    def test_a_cpu_limit_and_a_power_failure_are_passed_on(self):
+        for name in ("SIGXCPU", "SIGPWR"):
+            body = f"trap 'exit 7' {name[3:]}\n" + (
+                'touch "$1/up-$RANK"\nwhile :; do sleep 0.05; done\n')
+            job = self.started(body=body)
+            job.process.send_signal(getattr(signal, name))
+            self.assertEqual(job.wait().returncode, 7, job.stderr)
+            for rank in range(2):
+                os.unlink(self.path(f"up-{rank}"))
+
     def test_hangup_is_ignored_under_nohup_and_stops_otherwise(self):
         ignore = lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN)
         job = self.started(preexec_fn=ignore)

@@ -30,6 +30,16 @@ class TwoNodesTest(E2eTest):
         self.assertIn(":2", jobs[0].stdout)
         self.assertIn(":0", jobs[1].stdout)
 
+    def test_given_master_port_is_the_workers_where_the_nodes_meet_elsewhere(self):
+        script = self.script("say.sh", 'echo "port $MASTER_PORT"\n')
+        meet, master = free_port(), free_port()
+        jobs = [self.start("--nnodes=2", f"--node-rank={rank}", "--master-addr=127.0.0.1",
+                           f"--rdzv-endpoint=127.0.0.1:{meet}", f"--master-port={master}", script)
+                for rank in range(2)]
+        for job in jobs:
+            self.assertEqual(job.wait().returncode, 0, job.stderr)
+            self.assertIn(f"port {master}", job.stdout)
+
     def test_two_claims_to_one_node_rank_are_refused(self):
         script = self.script("sleep.sh", 'exit 0\n')
         jobs = self.nodes(script, "--rdzv-conf=join_timeout=3",

@@ -68,6 +68,12 @@ TEST(Flags, NearestFlag_ASlip_IsFound) {
   EXPECT_EQ(NearestFlag("rdvz-endpoint", Command::kLaunch), "--rdzv-endpoint");
 }
 
+TEST(Flags, NearestFlag_NameOfAnotherLauncher_IsTranslated) {
+  EXPECT_EQ(NearestFlag("np", Command::kLaunch), "--nproc-per-node");
+  EXPECT_EQ(NearestFlag("num_processes", Command::kLaunch), "--nproc-per-node");
+  EXPECT_EQ(NearestFlag("machine-rank", Command::kLaunch), "--node-rank");
+}
+
 TEST(Flags, NearestFlag_AnotherWord_FindsNone) {
   EXPECT_EQ(NearestFlag("learning-rate-decay", Command::kLaunch), "");
 }

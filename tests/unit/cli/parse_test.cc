@@ -226,7 +226,9 @@ TEST_F(ParseLine, LongFlagWithOneDash_IsRefused) {
 TEST_F(ParseLine, LogDir_AFileIsRefusedAndDevNullIsNot) {
   const std::string file = WriteFile("file", "", false);
   EXPECT_THAT(UsageError({"--log-dir=" + file}), HasSubstr("a file is there"));
-  EXPECT_EQ(Launch({"--log-dir=/dev/null"}).config.log_dir, "/dev/null");
+  const LaunchConfig no_files = Launch({"--log-dir=/dev/null", "-r", "3"}).config;
+  EXPECT_EQ(no_files.log_dir, "/dev/null");
+  EXPECT_EQ(no_files.redirects.all, kNoStream) << "the console has what no file takes";
   EXPECT_EQ(Launch({"--log-dir=" + dir_}).config.log_dir, dir_);
 }
 
@@ -371,6 +373,12 @@ TEST_F(ParseLine, UnknownPetVariable_IsWarnedOf) {
   around_.environment["PET_MAX_RESTART"] = "3";
   EXPECT_THAT(TextsOf(Launch({}).notices),
               Contains(AllOf(HasSubstr("PET_MAX_RESTART is set"), HasSubstr("PET_MAX_RESTARTS?"))));
+}
+
+TEST_F(ParseLine, PetVariableOfAFlagThatReadsNone_DoesNotSuggestItself) {
+  around_.environment["PET_HELP"] = "1";
+  EXPECT_THAT(TextsOf(Launch({}).notices),
+              Contains(AllOf(HasSubstr("PET_HELP is set"), Not(HasSubstr("did you mean")))));
 }
 
 TEST_F(ParseLine, PlainRun_HasNothingToSay) {

@@ -116,8 +116,10 @@ TEST(Gloo, Close_WaitsForEveryRankAndEndsTheBackend) {
 
 TEST(Gloo, CloseWithoutAPeer_IsATimeoutThatSaysHowMany) {
   BackendOptions options;
-  options.timeout = std::chrono::milliseconds(300);
+  options.timeout = std::chrono::seconds(2);
   OverGloo(2, options, [&](std::unique_ptr<Backend> backend) {
+    // Both have connected before one of them goes.
+    ASSERT_TRUE(backend->Barrier().ok());
     if (backend->rank() == 0) {
       const absl::Status status = backend->Close();
       EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded);
