@@ -10,7 +10,6 @@
 #include "absl/strings/str_cat.h"
 #include "agent/base/status_macros.h"
 #include "agent/core/wording.h"
-#include "launcher/binding/devices.h"
 #include "launcher/binding/node_devices.h"
 #include "launcher/exit_code.h"
 #include "launcher/failures/failure_account.h"
@@ -26,18 +25,6 @@ constexpr Duration kFirstReminder = std::chrono::seconds(30);
 
 Moment MomentNow() {
   return {MonotonicNow(), std::time(nullptr)};
-}
-
-// The NVIDIA GPUs that workers see.
-std::int32_t VisibleGpus(const std::vector<std::string>& environment) {
-  EnvironmentMap variables;
-  for (const std::string& entry : environment) {
-    const std::size_t name_end = std::min(entry.find('='), entry.size());
-    if (entry.substr(0, name_end) == kVisibleDevices) {
-      variables[kVisibleDevices] = entry.substr(std::min(name_end + 1, entry.size()));
-    }
-  }
-  return GuessGpuCount(variables, DeviceSources{});
 }
 
 }  // namespace
@@ -108,7 +95,7 @@ void Node::On(const core::RoundStart& message) {
 absl::Status Node::StartWorkers(RoundInfo info) {
   DDL_RETURN_IF_ERROR(CheckFrameworks(config_.frameworks, info));
   const std::vector<std::string> environment = OwnEnvironment();
-  info.devices = LookAtDevices(VisibleGpus(environment), DeviceSources{}.device_dir);
+  info.devices = LookAtDevices(environment, DeviceSources{});
   if (const std::string words = OverruledByPlan(environment, config_, info); !words.empty()) {
     log::Warn(words);
   }

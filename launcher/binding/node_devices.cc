@@ -17,11 +17,21 @@ constexpr std::array<std::string_view, 12> kAccelerators = {
     "kfd",     "accel",  "habanalabs", "dxg",   "nvhost",   "nvgpu",
     "davinci", "neuron", "cambricon",  "mtgpu", "tcaicard", "apex"};
 
-bool HasFile(const std::filesystem::path& directory, std::string_view prefix) {
+bool IsAccelerator(std::string_view name) {
+  return std::any_of(kAccelerators.begin(), kAccelerators.end(),
+                     [name](std::string_view prefix) { return name.starts_with(prefix); });
+}
+
+// A GPU of any maker; dri/card0 is any screen.
+bool IsRenderer(std::string_view name) {
+  return name.starts_with("renderD");
+}
+
+bool HasFile(const std::filesystem::path& directory, bool (*is_wanted)(std::string_view name)) {
   std::error_code error;
   for (std::filesystem::directory_iterator it(directory, error), end; !error && it != end;
        it.increment(error)) {
-    if (it->path().filename().native().starts_with(prefix)) {
+    if (is_wanted(it->path().filename().native())) {
       return true;
     }
   }
@@ -30,15 +40,21 @@ bool HasFile(const std::filesystem::path& directory, std::string_view prefix) {
 
 }  // namespace
 
-NodeDevices LookAtDevices(std::int32_t num_gpus, const std::string& device_dir) {
+NodeDevices LookAtDevices(const std::vector<std::string>& environment,
+                          const DeviceSources& sources) {
+  EnvironmentMap variables;
+  const std::string prefix = std::string(kVisibleDevices) + "=";
+  for (const std::string& entry : environment) {
+    if (entry.starts_with(prefix)) {
+      variables[kVisibleDevices] = entry.substr(prefix.size());
+    }
+  }
   NodeDevices devices;
-  devices.num_gpus = num_gpus;
-  // Also what draws only (dri/card0 is any screen, renderD128 a GPU), and a device
-  // that was handed through to this machine (TPU).
-  devices.no_accelerator =
-      num_gpus == 0 && !HasFile(device_dir + "/dri", "renderD") &&
-      std::none_of(kAccelerators.begin(), kAccelerators.end(),
-                   [&](std::string_view prefix) { return HasFile(device_dir, prefix); });
+  devices.num_gpus = GuessGpuCount(variables, sources);
+  // Also a device that was handed through to this machine (TPU).
+  devices.no_accelerator = devices.num_gpus == 0 &&
+                           !HasFile(sources.device_dir + "/dri", IsRenderer) &&
+                           !HasFile(sources.device_dir, IsAccelerator);
   return devices;
 }
 

@@ -4,6 +4,9 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
+
+#include "launcher/binding/devices.h"
 
 namespace ddl {
 
@@ -12,9 +15,11 @@ struct NodeDevices {
   bool no_accelerator = false;  // for certain: no GPU, TPU or the like of any maker
 };
 
-// By the device files in `device_dir` ("/dev"). Of a kind that is not known here
-// it says that there may be one.
-NodeDevices LookAtDevices(std::int32_t num_gpus, const std::string& device_dir);
+// By CUDA_VISIBLE_DEVICES in `environment` ("NAME=value" each) and the device files.
+// Of a kind that is not known here it says that there may be one. Costs a look into
+// /dev; no library is loaded.
+NodeDevices LookAtDevices(const std::vector<std::string>& environment,
+                          const DeviceSources& sources);
 
 }  // namespace ddl
 

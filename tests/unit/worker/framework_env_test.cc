@@ -261,18 +261,24 @@ TEST(LookAtDevices, NoneOnlyWhereNoFileSaysOtherwise) {
   const std::filesystem::path directory = std::filesystem::path(::testing::TempDir()) / "ddl_dev";
   std::filesystem::remove_all(directory);
   std::filesystem::create_directories(directory / "dri");
+  DeviceSources sources;
+  sources.device_dir = directory.string();
   const auto touch = [&](const char* name) { std::ofstream(directory / name) << ""; };
   touch("null");
   touch("dri/card0");  // a screen
-  EXPECT_TRUE(LookAtDevices(0, directory).no_accelerator);
-  EXPECT_FALSE(LookAtDevices(1, directory).no_accelerator);
-  EXPECT_EQ(LookAtDevices(1, directory).num_gpus, 1);
+  EXPECT_TRUE(LookAtDevices({}, sources).no_accelerator);
+  EXPECT_FALSE(LookAtDevices({"CUDA_VISIBLE_DEVICES=0"}, sources).no_accelerator);
+  EXPECT_EQ(LookAtDevices({"CUDA_VISIBLE_DEVICES=0"}, sources).num_gpus, 1);
+  touch("nvidia0");
+  EXPECT_EQ(LookAtDevices({}, sources).num_gpus, 1);
+  EXPECT_EQ(LookAtDevices({"CUDA_VISIBLE_DEVICES="}, sources).num_gpus, 0);
+  std::filesystem::remove(directory / "nvidia0");
   for (const char* const name : {"kfd", "dri/renderD128", "accel0", "davinci0"}) {
     touch(name);
-    EXPECT_FALSE(LookAtDevices(0, directory).no_accelerator) << name;
+    EXPECT_FALSE(LookAtDevices({}, sources).no_accelerator) << name;
     std::filesystem::remove(directory / name);
   }
-  EXPECT_TRUE(LookAtDevices(0, directory).no_accelerator);
+  EXPECT_TRUE(LookAtDevices({}, sources).no_accelerator);
   std::filesystem::remove_all(directory);
 }
 
