@@ -51,7 +51,7 @@ std::string FileName(const std::string& job_id) {
 // TMPDIR that is gone or closed is no reason to fail.
 std::string TemporaryRoot() {
   const char* const given = std::getenv("TMPDIR");  // NOLINT(concurrency-mt-unsafe): set by nobody
-  const std::string first = given != nullptr && *given != '\0' ? given : "/tmp";
+  std::string first = given != nullptr && *given != '\0' ? given : "/tmp";
   std::error_code error;
   for (const std::string& root : {first, std::string("/tmp"), std::string("/var/tmp"),
                                   std::filesystem::current_path(error).string()}) {

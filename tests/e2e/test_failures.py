@@ -115,10 +115,12 @@ class FailureTest(FailureCase):
 
     @unittest.skipIf(os.geteuid() != 0, "makes a control group")
     def test_oom_killer_is_named_for_sure(self):
-        limit = 64 << 20
+        limit = 256 << 20  # room for a ddlaunch with sanitizers
         group, procs = self.memory_group(limit)
         try:
+            # It offers itself, so that the kernel never takes ddlaunch.
             program = self.python("eat.py", "import os\nif os.environ['RANK'] == '1':\n"
+                                            "    open('/proc/self/oom_score_adj', 'w').write('1000')\n"
                                             f"    x = bytearray({4 * limit})\n"
                                             "import time; time.sleep(600)\n")
             job = self.launch("--nproc_per_node=2", program,
@@ -127,7 +129,7 @@ class FailureTest(FailureCase):
             fields, _ = root_cause(job.stderr)
             self.assertIn("rank      : 1", job.stderr)
             self.assertIn("The out-of-memory killer: the kernel counts 1 such kill", fields["hint"])
-            self.assertIn("limit is 64.0 MiB", fields["hint"])
+            self.assertIn("limit is 256.0 MiB", fields["hint"])
         finally:
             wait_until(lambda: not pathlib.Path(procs).read_text(), "the control group is empty")
             os.rmdir(group)
