@@ -11,6 +11,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -31,15 +32,24 @@ ddl::UniqueFd TakeSigterm() {
   return ddl::UniqueFd(::signalfd(-1, &signals, SFD_CLOEXEC));
 }
 
+// Nothing: no lease.
+std::optional<std::chrono::milliseconds> Lease() {
+  const char* const text = std::getenv("GROUP_HOST_LEASE_MS");
+  return text == nullptr ? std::nullopt : std::optional(std::chrono::milliseconds(std::atoi(text)));
+}
+
+void Renew(ddl::WorkerGroup& group) {
+  if (const auto lease = Lease(); lease.has_value()) {
+    group.SetLease(ddl::MonotonicNow() + *lease);
+  }
+}
+
 int Run(ddl::WorkerGroup& group, int signals) {
   constexpr int kRenewalsPerLease = 10;
-  const char* const lease_text = std::getenv("GROUP_HOST_LEASE_MS");
-  const std::chrono::milliseconds lease(lease_text == nullptr ? 0 : std::atoi(lease_text));
+  const auto lease = Lease();
   int exit_code = 0;
   while (!group.idle()) {
-    if (lease_text != nullptr) {
-      group.SetLease(ddl::MonotonicNow() + lease);
-    }
+    Renew(group);
     std::vector<pollfd> fds{{group.poll_fd(), POLLIN, 0}, {signals, POLLIN, 0}};
     int timeout_ms = -1;
     if (group.deadline().has_value()) {
@@ -47,8 +57,8 @@ int Run(ddl::WorkerGroup& group, int signals) {
       timeout_ms = static_cast<int>(
           std::max<std::int64_t>(0, std::chrono::ceil<std::chrono::milliseconds>(left).count()));
     }
-    if (lease_text != nullptr) {
-      const int renew_ms = static_cast<int>(lease.count()) / kRenewalsPerLease;
+    if (lease.has_value()) {
+      const int renew_ms = static_cast<int>(lease->count()) / kRenewalsPerLease;
       timeout_ms = timeout_ms < 0 ? renew_ms : std::min(timeout_ms, renew_ms);
     }
     ::poll(fds.data(), fds.size(), timeout_ms);
@@ -93,6 +103,7 @@ int main(int argc, char** argv) {
   round.nproc = config.nproc;
   round.world_size = config.nproc;
   round.job_id = "host";
+  Renew(group);  // before the start: whoever freezes this process may come during it
   if (const absl::Status started = group.Start(round); !started.ok()) {
     std::fprintf(stderr, "%s\n", started.ToString().c_str());
     return ddl::ExitCodeFor(started);
