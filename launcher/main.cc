@@ -113,9 +113,10 @@ int Launch(const cli::LaunchCommand& command) {
     return kExitFailure;
   }
   Say(command.notices);
-  if (const std::string warning = SharedMemoryWarning();
-      command.config.nproc > 1 && !warning.empty()) {
-    log::Warn(warning);
+  if (command.config.nproc > 1) {
+    if (const std::string warning = SharedMemoryWarning(); !warning.empty()) {
+      log::Warn(warning);
+    }
   }
   return RunNode(command.config, *std::move(supervisor), signals);
 }

@@ -16,12 +16,11 @@
 #include "absl/strings/str_cat.h"
 #include "agent/base/status_macros.h"
 #include "launcher/cli/values.h"
+#include "launcher/logs/log_files.h"
 #include "launcher/logs/prefix_template.h"
 
 namespace ddl::cli {
 namespace {
-
-constexpr char kNoLogFiles[] = "/dev/null";
 
 absl::StatusOr<std::string> ParsePrefix(std::string_view text) {
   DDL_RETURN_IF_ERROR(CheckPrefixTemplate(text));

@@ -21,7 +21,6 @@
 namespace ddl {
 namespace {
 
-constexpr std::string_view kNoFiles = "/dev/null";
 constexpr mode_t kDirectoryMode = 0777;  // as the umask allows: logs are shared
 constexpr mode_t kFileMode = 0666;
 
@@ -103,7 +102,7 @@ absl::Status LogFiles::MakeJobDirectory(const std::string& job_id) {
   const bool files_wanted = AnyFile(config_.redirects) || AnyFile(config_.tee) ||
                             !config_.duplicate_stdout_filters.empty() ||
                             !config_.duplicate_stderr_filters.empty();
-  const bool off = config_.log_dir == kNoFiles;
+  const bool off = config_.log_dir == kNoLogFiles;
   kept_ = !off && (files_wanted || !config_.log_dir.empty());
   if (kept_ && !config_.log_dir.empty()) {
     constexpr std::size_t kRandomDigits = 8;

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -16,6 +17,9 @@
 #include "launcher/logs/filtered_lines.h"
 
 namespace ddl {
+
+// As --log-dir: no log files at all.
+inline constexpr std::string_view kNoLogFiles = "/dev/null";
 
 struct WorkerFiles {
   UniqueFd stdout_file;  // invalid: this stream has no file
