@@ -59,6 +59,8 @@ const char* ToString(Reason reason) {
       return "parked";
     case Reason::kUnauthenticated:
       return "unauthenticated";
+    case Reason::kOutOfMemory:
+      return "out_of_memory";
     case Reason::kRecovered:
       return "recovered";
   }

@@ -49,6 +49,7 @@ enum class Reason : std::uint8_t {
   kParked = 25,           // more nodes than the job wants: a spare
   kUnauthenticated = 26,  // no token, or a wrong one
   kRecovered = 27,        // an agent of a round from before the coordinator's restart
+  kOutOfMemory = 28,      // of a device: the micro-batch was too large
 };
 // "worker_failed"
 const char* ToString(Reason reason);

@@ -275,6 +275,11 @@ bool Request::empty() const {
   return *this == Request();
 }
 
+bool Plan::even() const {
+  const auto product = Product({micro_batch_size, grad_accum_steps, world_size});
+  return product == global_batch_size;
+}
+
 absl::StatusOr<Plan> Solve(const Request& request, std::int64_t world_size) {
   DDL_RETURN_IF_ERROR(CheckRanges(request, world_size));
   DDL_ASSIGN_OR_RETURN(const Batch batch, SolveBatch(request, world_size));
@@ -286,6 +291,7 @@ absl::StatusOr<Plan> Solve(const Request& request, std::int64_t world_size) {
   plan.grad_accum_steps = batch.accumulation;
   DDL_ASSIGN_OR_RETURN(plan.learning_rate, LearningRate(request, batch.global));
   plan.warmup_steps = request.warmup_steps.value_or(0);
+  plan.warmup_samples = plan.warmup_steps * plan.global_batch_size;
   return plan;
 }
 
@@ -301,11 +307,39 @@ Request Merge(const Request& launcher, const Request& program) {
   merged.global_batch_size = batch.global_batch_size;
   merged.micro_batch_size = batch.micro_batch_size;
   merged.grad_accum_steps = batch.grad_accum_steps;
-  merged.max_micro_batch_size = either(launcher.max_micro_batch_size, program.max_micro_batch_size);
-  merged.base_lr = either(launcher.base_lr, program.base_lr);
-  merged.base_batch_size = either(launcher.base_batch_size, program.base_batch_size);
-  merged.lr_scaling = either(launcher.lr_scaling, program.lr_scaling);
-  merged.warmup_steps = either(launcher.warmup_steps, program.warmup_steps);
+  // The policy goes with the batch: for the launcher's batch, none is the program's.
+  merged.batch_policy = launcher_has_batch ? launcher.batch_policy
+                                           : either(launcher.batch_policy, program.batch_policy);
+  const auto take = [&](auto Request::*field) {
+    merged.*field = either(launcher.*field, program.*field);
+  };
+  take(&Request::max_micro_batch_size);
+  take(&Request::min_micro_batch_size);
+  take(&Request::base_lr);
+  take(&Request::base_batch_size);
+  take(&Request::lr_scaling);
+  take(&Request::total_samples);
+  take(&Request::epoch_samples);
+  take(&Request::warmup_start_lr);
+  take(&Request::lr_decay);
+  take(&Request::lr_decay_factor);
+  take(&Request::adam_beta1);
+  take(&Request::adam_beta2);
+  take(&Request::adam_eps);
+  take(&Request::scale_adam);
+  // One length, said in one of several ways, goes together too.
+  const bool launcher_has_warmup = launcher.warmup_steps.has_value() ||
+                                   launcher.warmup_ratio.has_value() ||
+                                   launcher.warmup_epochs.has_value();
+  const Request& warmup = launcher_has_warmup ? launcher : program;
+  merged.warmup_steps = warmup.warmup_steps;
+  merged.warmup_ratio = warmup.warmup_ratio;
+  merged.warmup_epochs = warmup.warmup_epochs;
+  const bool launcher_has_interval =
+      launcher.lr_decay_steps.has_value() || launcher.lr_decay_epochs.has_value();
+  const Request& interval = launcher_has_interval ? launcher : program;
+  merged.lr_decay_steps = interval.lr_decay_steps;
+  merged.lr_decay_epochs = interval.lr_decay_epochs;
   return merged;
 }
 

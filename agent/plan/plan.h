@@ -19,31 +19,83 @@ namespace ddl::plan {
 
 enum class LrScaling : std::uint8_t { kNone, kLinear, kSqrt };
 
+// When the world cannot share the global batch evenly.
+enum class BatchPolicy : std::uint8_t {
+  kFail,     // refuse
+  kNearest,  // even shares of a global batch close to it
+  kExact,    // uneven shares of it; their gradients are weighted by samples
+};
+
+// What the rate does after the warm-up.
+enum class LrDecay : std::uint8_t { kConstant, kStep, kCosine, kLinear };
+
 // What is asked for. An absent field follows from the others.
 struct Request {
-  std::optional<std::int64_t> global_batch_size;     // samples, all ranks
-  std::optional<std::int64_t> micro_batch_size;      // samples, one rank
-  std::optional<std::int64_t> max_micro_batch_size;  // samples: the memory's cap
+  // The batch, in samples.
+  std::optional<std::int64_t> global_batch_size;     // of one optimizer step, all ranks
+  std::optional<std::int64_t> micro_batch_size;      // of one micro-step, one rank
+  std::optional<std::int64_t> max_micro_batch_size;  // the memory's cap
+  std::optional<std::int64_t> min_micro_batch_size;  // out of memory lowers it no further
   std::optional<std::int64_t> grad_accum_steps;
-  std::optional<double> base_lr;  // the rate at base_batch_size
+  std::optional<BatchPolicy> batch_policy;
+  // The rate.
+  std::optional<double> base_lr;  // at base_batch_size
   std::optional<std::int64_t> base_batch_size;
   std::optional<LrScaling> lr_scaling;
-  std::optional<std::int64_t> warmup_steps;  // optimizer steps
+  // The extent of training, in samples.
+  std::optional<std::int64_t> total_samples;
+  std::optional<std::int64_t> epoch_samples;
+  // The warm-up: one of three; steps are optimizer steps at the global batch
+  // asked for, the ratio is of total_samples.
+  std::optional<std::int64_t> warmup_steps;
+  std::optional<double> warmup_ratio;
+  std::optional<double> warmup_epochs;
+  std::optional<double> warmup_start_lr;  // default 0
+  // The decay; kStep multiplies the rate by the factor at each interval: one of two.
+  std::optional<LrDecay> lr_decay;
+  std::optional<std::int64_t> lr_decay_steps;
+  std::optional<double> lr_decay_epochs;
+  std::optional<double> lr_decay_factor;  // default 0.1
+  // Adam, at base_batch_size; scaled only when asked.
+  std::optional<double> adam_beta1;
+  std::optional<double> adam_beta2;
+  std::optional<double> adam_eps;
+  std::optional<bool> scale_adam;
 
   // Nothing at all was asked for.
   [[nodiscard]] bool empty() const;
   friend bool operator==(const Request&, const Request&) = default;
 };
 
-// The agreed numbers for one world size.
+struct Adam {
+  double beta1 = 0;
+  double beta2 = 0;
+  double eps = 0;
+  friend bool operator==(const Adam&, const Adam&) = default;
+};
+
+// The agreed numbers for one world size. Warm-up and schedule are counted in
+// samples, so that a change of the world in mid-training neither repeats nor
+// skips any of them; the steps are those at this plan's global batch.
 struct Plan {
   std::int64_t world_size = 0;
   std::int64_t global_batch_size = 0;
-  std::int64_t micro_batch_size = 0;
-  std::int64_t grad_accum_steps = 0;
+  std::int64_t micro_batch_size = 0;    // uneven shares: the largest micro-batch
+  std::int64_t grad_accum_steps = 0;    // uneven shares: the most micro-steps of a rank
   std::optional<double> learning_rate;  // absent: nobody gave a rate
+  std::int64_t warmup_samples = 0;
   std::int64_t warmup_steps = 0;
+  double warmup_start_lr = 0;
+  std::int64_t total_samples = 0;  // 0: not known
+  std::int64_t total_steps = 0;    // 0: not known
+  LrDecay lr_decay = LrDecay::kConstant;
+  std::int64_t lr_decay_samples = 0;  // kStep: between two decays
+  double lr_decay_factor = 0;         // kStep
+  std::optional<Adam> adam;
 
+  // global = micro x accumulation x world; else (kExact) the ranks' shares differ
+  // by at most one sample, the first ranks have the larger ones.
+  [[nodiscard]] bool even() const;
   friend bool operator==(const Plan&, const Plan&) = default;
 };
 
@@ -76,6 +128,12 @@ std::string Describe(const Request& request);
 // "none", "linear", "sqrt".
 absl::StatusOr<LrScaling> ParseLrScaling(const std::string& text);
 const char* ToString(LrScaling scaling);
+// "fail", "nearest", "exact".
+absl::StatusOr<BatchPolicy> ParseBatchPolicy(const std::string& text);
+const char* ToString(BatchPolicy policy);
+// "constant", "step", "cosine", "linear".
+absl::StatusOr<LrDecay> ParseLrDecay(const std::string& text);
+const char* ToString(LrDecay decay);
 
 }  // namespace ddl::plan
 

@@ -1,6 +1,7 @@
 // The plan and the request as text: for the hash, for people and for flags.
 #include <array>
 #include <charconv>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -36,13 +37,27 @@ std::uint64_t Fnv1a(std::string_view text) {
 // Its form is part of the wire contract: nodes compare hashes over it. A field
 // that is added must change the version at its head.
 std::string CanonicalText(const Plan& plan) {
-  std::string text = "ddl-plan-1";
+  std::string text = "ddl-plan-2";
   text += " world=" + std::to_string(plan.world_size);
   text += " global=" + std::to_string(plan.global_batch_size);
   text += " micro=" + std::to_string(plan.micro_batch_size);
   text += " accumulation=" + std::to_string(plan.grad_accum_steps);
   text += " lr=" + (plan.learning_rate.has_value() ? RoundTrip(*plan.learning_rate) : "none");
-  text += " warmup=" + std::to_string(plan.warmup_steps);
+  text += " warmup=" + std::to_string(plan.warmup_samples);
+  text += " warmup_steps=" + std::to_string(plan.warmup_steps);
+  text += " warmup_start_lr=" + RoundTrip(plan.warmup_start_lr);
+  text += " total=" + std::to_string(plan.total_samples);
+  text += " total_steps=" + std::to_string(plan.total_steps);
+  text += std::string(" decay=") + ToString(plan.lr_decay);
+  text += " decay_samples=" + std::to_string(plan.lr_decay_samples);
+  text += " decay_factor=" + RoundTrip(plan.lr_decay_factor);
+  text += " adam=";
+  if (plan.adam.has_value()) {
+    text += RoundTrip(plan.adam->beta1) + "," + RoundTrip(plan.adam->beta2) + "," +
+            RoundTrip(plan.adam->eps);
+  } else {
+    text += "none";
+  }
   return text;
 }
 
@@ -60,6 +75,34 @@ void AppendFlag(std::string& text, std::string_view name, std::optional<std::int
   if (value.has_value()) {
     AppendFlag(text, name, std::string_view(std::to_string(*value)));
   }
+}
+
+void AppendFlag(std::string& text, std::string_view name, std::optional<double> value) {
+  if (value.has_value()) {
+    AppendFlag(text, name, std::string_view(RoundTrip(*value)));
+  }
+}
+
+template <typename Word>
+void AppendWord(std::string& text, std::string_view name, const std::optional<Word>& value) {
+  if (value.has_value()) {
+    AppendFlag(text, name, std::string_view(ToString(*value)));
+  }
+}
+
+// The word among `known` that `text` is: "--flag=x is not known; use a, b or c".
+template <typename Word, std::size_t kCount>
+absl::StatusOr<Word> ParseOneOf(std::string_view flag, const std::string& text,
+                                const std::array<Word, kCount>& known) {
+  std::string names;
+  for (std::size_t i = 0; i < kCount; ++i) {
+    if (text == ToString(known[i])) {
+      return known[i];
+    }
+    names += i == 0 ? "" : (i + 1 == kCount ? " or " : ", ");
+    names += ToString(known[i]);
+  }
+  return absl::InvalidArgumentError(std::string(flag) + "=" + text + " is not known; use " + names);
 }
 
 }  // namespace
@@ -96,26 +139,29 @@ std::string Describe(const Request& request) {
   AppendFlag(text, "global-batch-size", request.global_batch_size);
   AppendFlag(text, "micro-batch-size", request.micro_batch_size);
   AppendFlag(text, "max-micro-batch-size", request.max_micro_batch_size);
+  AppendFlag(text, "min-micro-batch-size", request.min_micro_batch_size);
   AppendFlag(text, "grad-accum-steps", request.grad_accum_steps);
-  if (request.base_lr.has_value()) {
-    AppendFlag(text, "base-lr", std::string_view(RoundTrip(*request.base_lr)));
-  }
+  AppendWord(text, "batch-policy", request.batch_policy);
+  AppendFlag(text, "base-lr", request.base_lr);
   AppendFlag(text, "base-batch-size", request.base_batch_size);
-  if (request.lr_scaling.has_value()) {
-    AppendFlag(text, "lr-scaling", std::string_view(ToString(*request.lr_scaling)));
-  }
+  AppendWord(text, "lr-scaling", request.lr_scaling);
+  AppendFlag(text, "total-samples", request.total_samples);
+  AppendFlag(text, "epoch-samples", request.epoch_samples);
   AppendFlag(text, "warmup-steps", request.warmup_steps);
-  return text;
-}
-
-absl::StatusOr<LrScaling> ParseLrScaling(const std::string& text) {
-  for (const LrScaling scaling : {LrScaling::kNone, LrScaling::kLinear, LrScaling::kSqrt}) {
-    if (text == ToString(scaling)) {
-      return scaling;
-    }
+  AppendFlag(text, "warmup-ratio", request.warmup_ratio);
+  AppendFlag(text, "warmup-epochs", request.warmup_epochs);
+  AppendFlag(text, "warmup-start-lr", request.warmup_start_lr);
+  AppendWord(text, "lr-decay", request.lr_decay);
+  AppendFlag(text, "lr-decay-steps", request.lr_decay_steps);
+  AppendFlag(text, "lr-decay-epochs", request.lr_decay_epochs);
+  AppendFlag(text, "lr-decay-factor", request.lr_decay_factor);
+  AppendFlag(text, "adam-beta1", request.adam_beta1);
+  AppendFlag(text, "adam-beta2", request.adam_beta2);
+  AppendFlag(text, "adam-eps", request.adam_eps);
+  if (request.scale_adam.has_value()) {
+    AppendFlag(text, "scale-adam", std::string_view(*request.scale_adam ? "true" : "false"));
   }
-  return absl::InvalidArgumentError("--lr-scaling=" + text +
-                                    " is not known; use none, linear or sqrt");
+  return text;
 }
 
 const char* ToString(LrScaling scaling) {
@@ -128,6 +174,48 @@ const char* ToString(LrScaling scaling) {
       return "sqrt";
   }
   return "unknown";
+}
+
+const char* ToString(BatchPolicy policy) {
+  switch (policy) {
+    case BatchPolicy::kFail:
+      return "fail";
+    case BatchPolicy::kNearest:
+      return "nearest";
+    case BatchPolicy::kExact:
+      return "exact";
+  }
+  return "unknown";
+}
+
+const char* ToString(LrDecay decay) {
+  switch (decay) {
+    case LrDecay::kConstant:
+      return "constant";
+    case LrDecay::kStep:
+      return "step";
+    case LrDecay::kCosine:
+      return "cosine";
+    case LrDecay::kLinear:
+      return "linear";
+  }
+  return "unknown";
+}
+
+absl::StatusOr<LrScaling> ParseLrScaling(const std::string& text) {
+  return ParseOneOf("--lr-scaling", text,
+                    std::array{LrScaling::kNone, LrScaling::kLinear, LrScaling::kSqrt});
+}
+
+absl::StatusOr<BatchPolicy> ParseBatchPolicy(const std::string& text) {
+  return ParseOneOf("--batch-policy", text,
+                    std::array{BatchPolicy::kFail, BatchPolicy::kNearest, BatchPolicy::kExact});
+}
+
+absl::StatusOr<LrDecay> ParseLrDecay(const std::string& text) {
+  return ParseOneOf(
+      "--lr-decay", text,
+      std::array{LrDecay::kConstant, LrDecay::kStep, LrDecay::kCosine, LrDecay::kLinear});
 }
 
 }  // namespace ddl::plan

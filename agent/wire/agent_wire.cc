@@ -219,6 +219,7 @@ absl::StatusOr<core::Event> EventFromWire(const core::AgentRef& agent, AgentMess
     case AgentMessage::kLeave:
       DDL_RETURN_IF_ERROR(CheckSize("reason", message.leave().reason(), limits::kMaxTextBytes));
       return core::AgentLeft{agent, message.leave().reason()};
+    case AgentMessage::kOutOfMemory:
     case AgentMessage::KIND_NOT_SET:
       break;
   }

@@ -119,18 +119,6 @@ struct ToCoordinatorMessage {
   }
 };
 
-// The plan of a message, refused when its hash is not that of its numbers.
-absl::StatusOr<plan::Plan> CheckedPlan(const ddlaunch::v1::Plan& plan) {
-  plan::Plan out = FromWire(plan);
-  if (plan::Hash(out) != plan.hash()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("the coordinator's plan (", plan::Describe(out), ") has hash ", plan.hash(),
-                     "; this node computes ", plan::Hash(out),
-                     "; run the same version of ddlaunch on every node"));
-  }
-  return out;
-}
-
 // Null when there are none.
 absl::StatusOr<core::WorkerAddresses> AddressesFromWire(const ddlaunch::v1::RoundStart& start) {
   if (start.worker_addresses_size() == 0) {
@@ -270,6 +258,7 @@ absl::StatusOr<core::Message> MessageFromWire(CoordinatorMessage message) {
       return JobDoneFromWire(message.job_done());
     case CoordinatorMessage::kSpare:
       return core::Spare{message.spare().place(), message.spare().text()};
+    case CoordinatorMessage::kPlanChanged:
     case CoordinatorMessage::KIND_NOT_SET:
       break;
   }

@@ -14,13 +14,11 @@
 #include "absl/status/statusor.h"
 #include "agent/base/clock.h"
 #include "agent/core/types.h"
-#include "agent/plan/plan.h"
+#include "agent/plan_wire/plan_wire.h"
 
 namespace ddlaunch::v1 {
 class AgentMessage;
 class CoordinatorMessage;
-class Plan;
-class PlanRequest;
 }  // namespace ddlaunch::v1
 
 namespace ddl::wire {
@@ -41,11 +39,6 @@ ddlaunch::v1::CoordinatorMessage ToWire(const core::Message& message);
 ddlaunch::v1::AgentMessage ToWire(const core::Event& event);
 // Agent's side in.
 absl::StatusOr<core::Message> MessageFromWire(ddlaunch::v1::CoordinatorMessage message);
-
-plan::Request FromWire(const ddlaunch::v1::PlanRequest& request);
-ddlaunch::v1::PlanRequest ToWire(const plan::Request& request);
-plan::Plan FromWire(const ddlaunch::v1::Plan& plan);
-ddlaunch::v1::Plan ToWire(const plan::Plan& plan);
 
 // INVALID_ARGUMENT when `text` is longer than `limit_bytes`.
 absl::Status CheckSize(const char* field, const std::string& text, std::size_t limit_bytes);

@@ -11,9 +11,10 @@
 
 namespace ddl::cli {
 
-// What ddlaunch is asked to do: start a job's workers here, or, by its first word
-// `coordinator`, serve the meetings of many jobs.
-enum class Command : std::uint8_t { kLaunch, kCoordinator };
+// What ddlaunch is asked to do: start a job's workers here; or, by its first word,
+// `coordinator`: serve the meetings of many jobs; `plan`: show what would be agreed
+// on; `tune`: find the micro-batch that suits a program.
+enum class Command : std::uint8_t { kLaunch, kCoordinator, kPlan, kTune };
 
 // In the order of the table, which is the order of the help text.
 enum class FlagId : std::uint8_t {
@@ -55,10 +56,27 @@ enum class FlagId : std::uint8_t {
   kMicroBatchSize,
   kMaxMicroBatchSize,
   kGradAccumSteps,
+  kBatchPolicy,
+  kMinMicroBatchSize,
+  kOomExitCodes,
   kBaseLr,
   kBaseBatchSize,
   kLrScaling,
+  kTotalSamples,
+  kEpochSamples,
   kWarmupSteps,
+  kWarmupRatio,
+  kWarmupEpochs,
+  kWarmupStartLr,
+  kLrDecay,
+  kLrDecaySteps,
+  kLrDecayEpochs,
+  kLrDecayFactor,
+  kAdamBeta1,
+  kAdamBeta2,
+  kAdamEps,
+  kScaleAdam,
+  kConfig,
   kPrintCompletion,
   kHelp,
   kVersion,
@@ -77,6 +95,7 @@ enum class FlagGroup : std::uint8_t {
   kSupervision,
   kOutput,
   kPlan,
+  kRate,
   kOther,
   kIgnored,
   kRefused,
@@ -95,15 +114,27 @@ struct FlagSpec {
   // A second variable it can come from, of lower rank than PET_. A switch's is
   // PyTorch's own: "1" is on, as there, and everything else is off.
   std::string_view other_variable;
-  enum class Of : std::uint8_t { kLaunch, kCoordinator, kBoth };
+  // Of which commands it is one.
+  enum class Of : std::uint8_t { kLaunch, kCoordinator, kServing, kBatch, kEvery };
   Of command = Of::kLaunch;
   // The words that a value may be, or be made of, with spaces between; empty: there
   // is no such list. A number may be allowed too.
   std::string_view choices = {};
 
   [[nodiscard]] bool BelongsTo(Command asked) const {
-    return command == Of::kBoth ||
-           (command == Of::kCoordinator) == (asked == Command::kCoordinator);
+    switch (command) {
+      case Of::kLaunch:
+        return asked == Command::kLaunch || asked == Command::kTune;
+      case Of::kCoordinator:
+        return asked == Command::kCoordinator;
+      case Of::kServing:
+        return asked != Command::kPlan;
+      case Of::kBatch:
+        return asked != Command::kCoordinator;
+      case Of::kEvery:
+        return true;
+    }
+    return false;
   }
   [[nodiscard]] bool takes_value() const { return !value_name.empty(); }
   // "NAME,..": several, with commas between them.

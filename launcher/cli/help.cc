@@ -128,6 +128,8 @@ std::string_view TitleOf(FlagGroup group) {
       return "Output";
     case FlagGroup::kPlan:
       return "The plan: global = micro x accumulation x world; the third number follows";
+    case FlagGroup::kRate:
+      return "Learning rate and schedule (ddlaunch plan --help explains them)";
     case FlagGroup::kOther:
       return "Other";
     case FlagGroup::kIgnored:
@@ -166,8 +168,9 @@ std::string HelpText(Command command) {
     if (new_group && (!is_coordinator || previous == nullptr)) {
       absl::StrAppend(&text, is_coordinator ? "Flags" : std::string(TitleOf(flag.group)), ":\n");
     }
-    const bool by_name_only =
-        flag.group == FlagGroup::kIgnored || flag.group == FlagGroup::kRefused;
+    const bool by_name_only = flag.group == FlagGroup::kIgnored ||
+                              flag.group == FlagGroup::kRefused ||
+                              (flag.group == FlagGroup::kRate && command == Command::kLaunch);
     if (!by_name_only) {
       absl::StrAppend(&text, FlagLine(flag));
     } else if (new_group) {

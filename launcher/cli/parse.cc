@@ -7,7 +7,6 @@
 #include <array>
 #include <cerrno>
 #include <filesystem>
-#include <limits>
 #include <optional>
 #include <set>
 #include <string_view>
@@ -22,6 +21,7 @@
 #include "launcher/cli/help.h"
 #include "launcher/cli/meeting.h"
 #include "launcher/cli/output.h"
+#include "launcher/cli/plan_flags.h"
 #include "launcher/cli/supervision.h"
 #include "launcher/cli/token.h"
 #include "launcher/cli/values.h"
@@ -42,62 +42,6 @@ absl::Status ApplyToken(const Arguments& arguments, const Surroundings& surround
   DDL_ASSIGN_OR_RETURN(config.rdzv_token, ReadToken(arguments, surroundings.environment,
                                                     surroundings.places.cwd, notices));
   return absl::OkStatus();
-}
-
-// ---- the plan -----------------------------------------------------------------
-
-absl::StatusOr<std::int64_t> ParseCount(std::string_view text) {
-  return ParseInteger(text, 1, std::numeric_limits<std::int64_t>::max());
-}
-
-absl::StatusOr<std::int64_t> ParseSteps(std::string_view text) {
-  return ParseInteger(text, 0, std::numeric_limits<std::int64_t>::max());
-}
-
-absl::StatusOr<double> ParseRate(std::string_view text) {
-  return ParseNumber(text, Zero::kRefused);
-}
-
-absl::StatusOr<plan::LrScaling> ParseScaling(std::string_view text) {
-  absl::StatusOr<plan::LrScaling> scaling = plan::ParseLrScaling(std::string(text));
-  return scaling.ok() ? scaling : absl::InvalidArgumentError("must be none, linear or sqrt");
-}
-
-absl::Status ReadPlan(const Arguments& arguments, plan::Request& request) {
-  DDL_ASSIGN_OR_RETURN(request.global_batch_size,
-                       ReadFlag(arguments, FlagId::kGlobalBatchSize, ParseCount));
-  DDL_ASSIGN_OR_RETURN(request.micro_batch_size,
-                       ReadFlag(arguments, FlagId::kMicroBatchSize, ParseCount));
-  DDL_ASSIGN_OR_RETURN(request.max_micro_batch_size,
-                       ReadFlag(arguments, FlagId::kMaxMicroBatchSize, ParseCount));
-  DDL_ASSIGN_OR_RETURN(request.grad_accum_steps,
-                       ReadFlag(arguments, FlagId::kGradAccumSteps, ParseCount));
-  DDL_ASSIGN_OR_RETURN(request.base_lr, ReadFlag(arguments, FlagId::kBaseLr, ParseRate));
-  DDL_ASSIGN_OR_RETURN(request.base_batch_size,
-                       ReadFlag(arguments, FlagId::kBaseBatchSize, ParseCount));
-  DDL_ASSIGN_OR_RETURN(request.lr_scaling, ReadFlag(arguments, FlagId::kLrScaling, ParseScaling));
-  DDL_ASSIGN_OR_RETURN(request.warmup_steps, ReadFlag(arguments, FlagId::kWarmupSteps, ParseSteps));
-  return absl::OkStatus();
-}
-
-// On one node the world is known here, so that numbers which do not multiply
-// out are refused before anything starts. Only what the launcher decides alone
-// is judged: without a batch number here the program's are used, and the rate
-// may be the program's too.
-absl::Status CheckPlan(const LaunchConfig& config) {
-  plan::Request request = config.plan;
-  const bool decides_batch = request.global_batch_size.has_value() ||
-                             request.micro_batch_size.has_value() ||
-                             request.grad_accum_steps.has_value();
-  if (config.max_nodes != 1 || !decides_batch) {
-    return absl::OkStatus();
-  }
-  if (!request.base_lr.has_value() || !request.base_batch_size.has_value()) {
-    request.base_lr.reset();
-    request.base_batch_size.reset();
-    request.lr_scaling.reset();
-  }
-  return plan::Solve(request, config.nproc).status();
 }
 
 // ---- what cannot be ---------------------------------------------------------------
@@ -219,7 +163,7 @@ absl::StatusOr<ParseResult> ParseCommandLine(const std::vector<std::string>& arg
   DDL_RETURN_IF_ERROR(ApplySupervisionFlags(arguments, config, command.notices));
   DDL_RETURN_IF_ERROR(
       ApplyOutputFlags(arguments, surroundings.places.cwd, config, command.notices));
-  DDL_RETURN_IF_ERROR(ReadPlan(arguments, config.plan));
+  DDL_ASSIGN_OR_RETURN(config.plan, ReadPlanRequest(arguments));
   DDL_RETURN_IF_ERROR(CheckPlan(config));
   DDL_RETURN_IF_ERROR(ApplyProgram(arguments, surroundings, config, command.notices));
   WarnOfUnknownVariables(surroundings.environment, command.notices);

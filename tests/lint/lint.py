@@ -18,15 +18,17 @@ PROTO = "ddlaunch/v1/"
 ARROWS = {
     "agent/base/": ["agent/base/"],
     "agent/plan/": ["agent/base/", "agent/plan/"],
+    "agent/plan_wire/": ["agent/base/", "agent/plan/", "agent/plan_wire/", PROTO],
     "agent/core/": ["agent/base/", "agent/plan/", "agent/core/"],
     "agent/store/": ["agent/base/", "agent/plan/", "agent/core/", "agent/store/", PROTO],
-    "agent/wire/": ["agent/base/", "agent/plan/", "agent/core/", "agent/wire/", PROTO],
+    "agent/wire/": ["agent/base/", "agent/plan/", "agent/plan_wire/", "agent/core/",
+                    "agent/wire/", PROTO],
     "agent/service/": ["agent/base/", "agent/plan/", "agent/core/", "agent/store/",
                        "agent/wire/", "agent/service/", PROTO],
     "agent/client/": ["agent/base/", "agent/plan/", "agent/core/", "agent/wire/",
                       "agent/client/", PROTO],
     "launcher/": ["agent/", "launcher/", PROTO],
-    "worker_sdk/": ["agent/base/", "agent/plan/", "worker_sdk/", "ddl/", PROTO],
+    "worker_sdk/": ["agent/base/", "agent/plan/", "agent/plan_wire/", "worker_sdk/", "ddl/", PROTO],
 }
 OURS = ("agent/", "launcher/", "worker_sdk/", "tests/", "ddl/", PROTO)
 

@@ -9,7 +9,9 @@
 
 #include "agent/base/limits.h"
 #include "agent/base/status_macros.h"
+#include "agent/plan_wire/plan_wire.h"
 #include "ddlaunch/v1/worker_gateway.grpc.pb.h"
+#include "worker_sdk/src/plan_bridge.h"
 
 namespace ddl::internal {
 namespace {
@@ -24,59 +26,6 @@ void SetDeadline(grpc::ClientContext* call, Gateway::Timeout timeout) {
   constexpr Gateway::Timeout kLongest = std::chrono::hours(24 * 365);
   call->set_deadline(std::chrono::system_clock::now() +
                      std::min(std::max(timeout, Gateway::Timeout(0)), kLongest));
-}
-
-v1::LrScaling ToProto(LrScaling scaling) {
-  switch (scaling) {
-    case LrScaling::kNone:
-      return v1::LR_SCALING_NONE;
-    case LrScaling::kLinear:
-      return v1::LR_SCALING_LINEAR;
-    case LrScaling::kSqrt:
-      return v1::LR_SCALING_SQRT;
-  }
-  return v1::LR_SCALING_UNSPECIFIED;
-}
-
-void ToProto(const PlanDefaults& defaults, v1::PlanRequest* request) {
-  if (defaults.global_batch_size.has_value()) {
-    request->set_global_batch_size(*defaults.global_batch_size);
-  }
-  if (defaults.micro_batch_size.has_value()) {
-    request->set_micro_batch_size(*defaults.micro_batch_size);
-  }
-  if (defaults.max_micro_batch_size.has_value()) {
-    request->set_max_micro_batch_size(*defaults.max_micro_batch_size);
-  }
-  if (defaults.grad_accum_steps.has_value()) {
-    request->set_grad_accum_steps(*defaults.grad_accum_steps);
-  }
-  if (defaults.base_lr.has_value()) {
-    request->set_base_lr(*defaults.base_lr);
-  }
-  if (defaults.base_batch_size.has_value()) {
-    request->set_base_batch_size(*defaults.base_batch_size);
-  }
-  if (defaults.lr_scaling.has_value()) {
-    request->set_lr_scaling(ToProto(*defaults.lr_scaling));
-  }
-  if (defaults.warmup_steps.has_value()) {
-    request->set_warmup_steps(*defaults.warmup_steps);
-  }
-}
-
-Plan FromProto(const v1::Plan& message) {
-  Plan plan;
-  plan.world_size = message.world_size();
-  plan.global_batch_size = message.global_batch_size();
-  plan.micro_batch_size = message.micro_batch_size();
-  plan.grad_accum_steps = message.grad_accum_steps();
-  if (message.has_learning_rate()) {
-    plan.learning_rate = message.learning_rate();
-  }
-  plan.warmup_steps = message.warmup_steps();
-  plan.hash = message.hash();
-  return plan;
 }
 
 Membership FromProto(const v1::RegisterResponse& message) {
@@ -165,13 +114,17 @@ class GrpcGateway final : public Gateway {
     v1::AgreePlanRequest request;
     request.set_round(round_);
     request.set_local_rank(local_rank_);
-    ToProto(defaults, request.mutable_defaults());
+    *request.mutable_defaults() = wire::ToWire(ToCore(defaults));
     grpc::ClientContext call;
     SetDeadline(&call, timeout);
     v1::AgreePlanResponse response;
     DDL_RETURN_IF_ERROR(Outcome(stub_->AgreePlan(&call, request, &response),
                                 "agreeing on the training plan with the other ranks", timeout));
-    return FromProto(response.plan());
+    const absl::StatusOr<plan::Plan> plan = wire::CheckedPlan(response.plan());
+    if (!plan.ok()) {
+      return absl::InternalError(plan.status().message());
+    }
+    return FromCore(*plan);
   }
 
   absl::Status MarkGroup(std::string_view name, bool open) override {

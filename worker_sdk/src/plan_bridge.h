@@ -3,22 +3,26 @@
 #define DDLAUNCH_WORKER_SDK_SRC_PLAN_BRIDGE_H_
 
 #include <cstdint>
-#include <string>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "agent/plan/plan.h"
 #include "ddl/context.h"
 
 namespace ddl::internal {
 
-// Solves for a world without a launcher; the hash is set.
+plan::Request ToCore(const PlanDefaults& defaults);
+plan::Plan ToCore(const Plan& plan);
+PlanDefaults FromCore(const plan::Request& request);
+// With its hash.
+Plan FromCore(const plan::Plan& plan);
+
+// Solves for a world without a launcher.
 absl::StatusOr<Plan> SolvePlan(const PlanDefaults& defaults, std::int64_t world_size);
 
-// What a plan from the agent must fulfil: this world, the identity, and a hash
-// that this process reproduces. INTERNAL otherwise.
+// What a plan from the agent must fulfil: this world, and shares that cover the
+// global batch. INTERNAL otherwise.
 absl::Status CheckPlan(const Plan& plan, std::int64_t world_size);
-
-std::string HashOf(const Plan& plan);
 
 }  // namespace ddl::internal
 

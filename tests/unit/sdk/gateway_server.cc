@@ -12,8 +12,10 @@
 #include <utility>
 
 #include "agent/base/check.h"
+#include "agent/plan_wire/plan_wire.h"
 #include "ddlaunch/v1/worker_gateway.grpc.pb.h"
 #include "worker_sdk/src/memory_gateway.h"
+#include "worker_sdk/src/plan_bridge.h"
 
 namespace ddl::testing {
 namespace {
@@ -35,24 +37,6 @@ std::chrono::milliseconds TimeLeft(const grpc::ServerContext& call) {
 template <typename T>
 std::optional<T> Given(bool has, T value) {
   return has ? std::optional<T>(value) : std::nullopt;
-}
-
-PlanDefaults FromProto(const v1::PlanRequest& request) {
-  PlanDefaults defaults;
-  defaults.global_batch_size = Given(request.has_global_batch_size(), request.global_batch_size());
-  defaults.micro_batch_size = Given(request.has_micro_batch_size(), request.micro_batch_size());
-  defaults.max_micro_batch_size =
-      Given(request.has_max_micro_batch_size(), request.max_micro_batch_size());
-  defaults.grad_accum_steps = Given(request.has_grad_accum_steps(), request.grad_accum_steps());
-  defaults.base_lr = Given(request.has_base_lr(), request.base_lr());
-  defaults.base_batch_size = Given(request.has_base_batch_size(), request.base_batch_size());
-  defaults.warmup_steps = Given(request.has_warmup_steps(), request.warmup_steps());
-  if (request.has_lr_scaling()) {
-    defaults.lr_scaling = request.lr_scaling() == v1::LR_SCALING_LINEAR ? LrScaling::kLinear
-                          : request.lr_scaling() == v1::LR_SCALING_SQRT ? LrScaling::kSqrt
-                                                                        : LrScaling::kNone;
-  }
-  return defaults;
 }
 
 class Service final : public v1::WorkerGateway::Service {
@@ -103,7 +87,7 @@ class Service final : public v1::WorkerGateway::Service {
 
   grpc::Status AgreePlan(grpc::ServerContext* call, const v1::AgreePlanRequest* request,
                          v1::AgreePlanResponse* response) override {
-    PlanDefaults defaults = FromProto(request->defaults());
+    PlanDefaults defaults = internal::FromCore(wire::FromWire(request->defaults()));
     if (options_.global_batch_size > 0 || options_.micro_batch_size > 0) {
       defaults.global_batch_size =
           Given(options_.global_batch_size > 0, options_.global_batch_size);
@@ -112,14 +96,7 @@ class Service final : public v1::WorkerGateway::Service {
     const absl::StatusOr<Plan> plan = gateway_.AgreePlan(defaults, TimeLeft(*call));
     if (plan.ok()) {
       v1::Plan* const out = response->mutable_plan();
-      out->set_world_size(plan->world_size);
-      out->set_global_batch_size(plan->global_batch_size);
-      out->set_micro_batch_size(plan->micro_batch_size);
-      out->set_grad_accum_steps(plan->grad_accum_steps);
-      if (plan->learning_rate.has_value()) {
-        out->set_learning_rate(*plan->learning_rate);
-      }
-      out->set_warmup_steps(plan->warmup_steps);
+      *out = wire::ToWire(internal::ToCore(*plan));
       out->set_hash(options_.wrong_hash ? "0123456789abcdef" : plan->hash);
     }
     return ToGrpc(plan.status());

@@ -39,6 +39,14 @@ struct ContextAccess;
 // base_lr x sqrt(global / base_batch_size).
 enum class LrScaling : std::uint8_t { kNone, kLinear, kSqrt };
 
+// When the world cannot share the global batch evenly: refuse; train on even
+// shares of a global batch close to it; or on uneven shares, whose gradients
+// DataParallel weights by samples.
+enum class BatchPolicy : std::uint8_t { kFail, kNearest, kExact };
+
+// What the learning rate does after the warm-up: see lr_schedule.h.
+enum class LrDecay : std::uint8_t { kConstant, kStep, kCosine, kLinear };
+
 // What the program asks for where the user (the launcher's flags) did not. An
 // absent field follows from the others. The batch numbers (global, micro,
 // accumulation) go together: if the user gave any of them, none of the
@@ -47,23 +55,61 @@ struct PlanDefaults {
   std::optional<std::int64_t> global_batch_size;     // samples, all ranks
   std::optional<std::int64_t> micro_batch_size;      // samples, one rank
   std::optional<std::int64_t> max_micro_batch_size;  // samples; what memory holds
+  std::optional<std::int64_t> min_micro_batch_size;  // out of memory lowers it no further
   std::optional<std::int64_t> grad_accum_steps;
-  std::optional<double> base_lr;  // the rate at base_batch_size
+  std::optional<BatchPolicy> batch_policy;  // goes with the batch numbers
+  std::optional<double> base_lr;            // the rate at base_batch_size
   std::optional<std::int64_t> base_batch_size;
   std::optional<LrScaling> lr_scaling;
-  std::optional<std::int64_t> warmup_steps;  // optimizer steps
+  std::optional<std::int64_t> total_samples;  // of the whole training
+  std::optional<std::int64_t> epoch_samples;  // of the training set
+  // The warm-up: one of three. Steps are optimizer steps at the global batch
+  // asked for, the ratio (0 to 1) is of total_samples.
+  std::optional<std::int64_t> warmup_steps;
+  std::optional<double> warmup_ratio;
+  std::optional<double> warmup_epochs;
+  std::optional<double> warmup_start_lr;  // where it begins; default 0
+  std::optional<LrDecay> lr_decay;
+  // kStep: the interval (one of two), and what the rate is multiplied by.
+  std::optional<std::int64_t> lr_decay_steps;
+  std::optional<double> lr_decay_epochs;
+  std::optional<double> lr_decay_factor;  // default 0.1
+  // Adam's numbers at base_batch_size. Scaled only when asked (Malladi et al.
+  // 2022: with kSqrt).
+  std::optional<double> adam_beta1;
+  std::optional<double> adam_beta2;
+  std::optional<double> adam_eps;
+  std::optional<bool> scale_adam;
 };
 
-// The agreed numbers, the same on every rank of a round. Always:
-// global_batch_size = micro_batch_size x grad_accum_steps x world_size.
+// Adam's numbers for a plan's global batch.
+struct Adam {
+  double beta1 = 0;
+  double beta2 = 0;
+  double eps = 0;
+};
+
+// The agreed numbers, the same on every rank of a round.
+// global_batch_size = micro_batch_size x grad_accum_steps x world_size, unless the
+// policy kExact gave the ranks uneven shares: then global_batch_size is smaller
+// than the product, and the shares differ by at most one sample. Warm-up and
+// schedule are counted in samples; steps are those at this global batch.
 struct Plan {
   std::int64_t world_size = 1;
   std::int64_t global_batch_size = 0;   // samples of one optimizer step
   std::int64_t micro_batch_size = 0;    // samples of one rank in a micro-step
   std::int64_t grad_accum_steps = 0;    // micro-steps of one optimizer step
   std::optional<double> learning_rate;  // absent: nobody gave a rate
-  std::int64_t warmup_steps = 0;        // optimizer steps
-  std::string hash;                     // 16 hexadecimal digits over the above
+  std::int64_t warmup_samples = 0;
+  std::int64_t warmup_steps = 0;
+  double warmup_start_lr = 0;
+  std::int64_t total_samples = 0;  // 0: not known
+  std::int64_t total_steps = 0;    // 0: not known
+  LrDecay lr_decay = LrDecay::kConstant;
+  std::int64_t lr_decay_samples = 0;  // kStep: between two decays
+  double lr_decay_factor = 0;         // kStep
+  std::optional<Adam> adam;
+  std::string hash;  // 16 hexadecimal digits over the above
 
   // "global batch 128 = micro 32 x accumulation 2 x world 2, learning rate 0.1"
   [[nodiscard]] std::string ToString() const;

@@ -18,8 +18,6 @@
 
 namespace ddl {
 
-enum class LrDecay : std::uint8_t { kConstant, kCosine };
-
 class LrSchedule {
  public:
   // The plan's rate and warm-up. `total_steps` is used by kCosine only.
