@@ -297,10 +297,10 @@ class TorchrunParserTest(unittest.TestCase):
         texts = [subprocess.run([BIN_DIR / "ddlaunch", *command, "--help"], check=True, text=True,
                                 stdout=subprocess.PIPE).stdout for command in ([], ["coordinator"])]
         flags = {word for line in "".join(texts).splitlines() if re.match(" +-", line)
-                 for word in re.findall(r"--[a-z-]*[a-z]", line) if not word.endswith("rdzv")}
+                 for word in re.findall(r"--[a-z0-9-]*[a-z0-9]", line) if not word.endswith("rdzv")}
         flags |= {"--" + option["name"] for option in self.options} | set(OF_NEWER_TORCHRUN)
         self.assertGreater(len(flags), 45)
-        named = set(re.findall(r"`(?:\w+ \w+ )?(?:-\w`, `|-\w`/`)?(--[a-z-]+)", document))
+        named = set(re.findall(r"`(?:\w+ \w+ )?(?:-\w`, `|-\w`/`)?(--[a-z0-9-]+)", document))
         self.assertEqual(flags - named - {"--nproc"}, set())
 
     def test_a_script_never_loses_what_follows_it(self):
