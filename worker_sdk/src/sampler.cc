@@ -129,6 +129,7 @@ std::optional<StepShare> DistributedSampler::Next() {
       std::span(permutation_)
           .subspan(static_cast<std::size_t>(consumed_ + mine.begin),
                    static_cast<std::size_t>(mine.size()));
+  share.samples = samples;
   const auto micro = static_cast<std::size_t>(micro_batch_size_);
   for (std::size_t begin = 0; begin < samples.size(); begin += micro) {
     share.micro_batches.push_back(samples.subspan(begin, std::min(micro, samples.size() - begin)));

@@ -58,12 +58,15 @@ std::vector<std::int64_t> NextGlobalBatch(std::vector<DistributedSampler>& sampl
     }
     ++steps;
     announced = share->global_samples;
+    const std::size_t before = batch.size();
     EXPECT_LE(share->micro_batches.size(), static_cast<std::size_t>(plan.grad_accum_steps));
     for (const auto micro_batch : share->micro_batches) {
       EXPECT_FALSE(micro_batch.empty());
       EXPECT_LE(micro_batch.size(), static_cast<std::size_t>(plan.micro_batch_size));
       batch.insert(batch.end(), micro_batch.begin(), micro_batch.end());
     }
+    EXPECT_TRUE(std::equal(share->samples.begin(), share->samples.end(),
+                           batch.begin() + static_cast<std::ptrdiff_t>(before), batch.end()));
   }
   // All ranks make the step, or none does.
   EXPECT_TRUE(steps == 0 || steps == samplers.size());

@@ -52,8 +52,11 @@ struct StepShare {
   std::int64_t step_in_epoch = 0;
   // Samples of this step over all ranks: the divisor of its gradient.
   std::int64_t global_samples = 0;
-  // This rank's samples, in micro-batches; none when its share is empty. The
-  // spans stay valid until the sampler's next StartEpoch or destruction.
+  // This rank's samples; none when its share is empty. The spans, here and
+  // below, stay valid until the sampler's next StartEpoch or destruction.
+  std::span<const std::int64_t> samples;
+  // The same in micro-batches, as the plan has them. DataParallel::RunStep takes
+  // `samples` and splits them itself, by the micro-batch in force.
   std::vector<std::span<const std::int64_t>> micro_batches;
 };
 
