@@ -117,7 +117,10 @@ absl::StatusOr<StepMetrics> TrainStep(Job& job, const StepShare& share) {
         job.parallel.AddMicroBatch(loss_sum, static_cast<double>(micro_batch.size())));
   }
   DDL_ASSIGN_OR_RETURN(const StepResult result, job.parallel.FinishStep());
-  const double rate = job.schedule.Rate(job.step);
+  // The schedule counts samples: those of the whole training before this step.
+  const std::int64_t done = job.sampler.epoch() * job.sampler.num_samples() +
+                            job.sampler.consumed() - share.global_samples;
+  const double rate = job.schedule.Rate(done, share.global_samples);
   job.model.Update(rate);
   ++job.step;
   return StepMetrics{job.step, job.sampler.epoch(), result.mean_loss, rate, share.global_samples};
