@@ -8,6 +8,7 @@
 
 #include "agent/base/check.h"
 #include "agent/base/status_macros.h"
+#include "worker_sdk/src/step_log.h"
 
 namespace ddl {
 namespace {
@@ -48,6 +49,8 @@ absl::StatusOr<DataParallel> DataParallel::Create(Backend* backend,
   DataParallel parallel(backend, std::move(parameters), options);
   DDL_RETURN_IF_ERROR(parallel.CheckSameLayout());
   DDL_RETURN_IF_ERROR(parallel.BroadcastParameters());
+  parallel.step_log_ =
+      internal::StepLog::FromEnvironment(backend->rank(), options.peak_memory_bytes);
   return parallel;
 }
 
@@ -112,7 +115,11 @@ absl::StatusOr<StepResult> DataParallel::FinishStep() {
   for (const Bucket& bucket : buckets_) {
     DDL_RETURN_IF_ERROR(ReduceBucket(bucket, weight));
   }
-  return StepResult{weight > 0 ? loss_sum / weight : 0.0, weight};
+  const StepResult result{weight > 0 ? loss_sum / weight : 0.0, weight};
+  if (step_log_ != nullptr) {
+    step_log_->Add(result.weight, result.mean_loss);
+  }
+  return result;
 }
 
 absl::Status DataParallel::ReduceBucket(const Bucket& bucket, double weight) {

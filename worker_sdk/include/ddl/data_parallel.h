@@ -26,6 +26,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -35,6 +37,10 @@
 #include "ddl/backend.h"
 
 namespace ddl {
+
+namespace internal {
+class StepLog;
+}  // namespace internal
 
 // One parameter array and its gradient, of equal length. Not owned.
 struct Parameter {
@@ -47,6 +53,9 @@ struct DataParallelOptions {
   // The largest flat bucket; a larger parameter is a bucket of its own. 25 MiB
   // is PyTorch DDP's default.
   std::size_t bucket_bytes = std::size_t{25} << 20U;
+  // The most memory that the device has used, in bytes, for the step log that
+  // `ddlaunch tune` reads; none: what this process has had resident.
+  std::function<std::int64_t()> peak_memory_bytes;
 };
 
 // One optimizer step over all ranks.
@@ -101,6 +110,7 @@ class DataParallel {
   std::vector<float> flat_;  // the bucket on its way
   double loss_sum_ = 0;      // of this rank, this step
   double weight_ = 0;
+  std::shared_ptr<internal::StepLog> step_log_;  // null: none is wanted
 };
 
 }  // namespace ddl
