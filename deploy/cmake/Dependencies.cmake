@@ -2,6 +2,7 @@
 #   ddl_absl      Abseil (status, time, strings)
 #   ddl_grpc      gRPC, Protobuf and what they need
 #   ddl_hwloc     hwloc, the machine's topology
+#   ddl_yaml      yaml-cpp, configuration files
 # All link the static archives where the system has them: a program of ours
 # then starts in about 2 ms instead of 8, because the dynamic linker has a
 # dozen libraries less to load and relocate.
@@ -78,4 +79,15 @@ if(DDL_ARCHIVE_hwloc)
                                             ${CMAKE_DL_LIBS})
 else()
   target_link_libraries(ddl_hwloc INTERFACE ${HWLOC_LINK_LIBRARIES})
+endif()
+
+pkg_check_modules(YAML_CPP REQUIRED yaml-cpp>=0.6)
+find_library(DDL_ARCHIVE_yaml_cpp NAMES libyaml-cpp.a HINTS ${YAML_CPP_LIBRARY_DIRS})
+mark_as_advanced(DDL_ARCHIVE_yaml_cpp)
+add_library(ddl_yaml INTERFACE)
+target_include_directories(ddl_yaml SYSTEM INTERFACE ${YAML_CPP_INCLUDE_DIRS})
+if(DDL_ARCHIVE_yaml_cpp)
+  target_link_libraries(ddl_yaml INTERFACE ${DDL_ARCHIVE_yaml_cpp})
+else()
+  target_link_libraries(ddl_yaml INTERFACE ${YAML_CPP_LINK_LIBRARIES})
 endif()

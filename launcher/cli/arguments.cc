@@ -17,6 +17,7 @@
 #include "absl/strings/str_cat.h"
 #include "agent/base/check.h"
 #include "agent/base/status_macros.h"
+#include "launcher/cli/config_file.h"
 #include "launcher/cli/values.h"
 
 namespace ddl::cli {
@@ -256,6 +257,17 @@ void AddFromEnvironment(const Environment& environment, Command command,
   }
 }
 
+// --config: what neither the command line nor a variable said.
+absl::Status AddFromFile(Command command, std::map<FlagId, RawValue>& values) {
+  const auto config = values.find(FlagId::kConfig);
+  if (config == values.end()) {
+    return absl::OkStatus();
+  }
+  DDL_ASSIGN_OR_RETURN(auto from_file, ReadConfigFile(config->second, command));
+  values.merge(std::move(from_file));
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 const RawValue* Arguments::Find(FlagId id) const {
@@ -270,6 +282,9 @@ absl::StatusOr<Arguments> ScanArguments(const std::vector<std::string>& args,
   Arguments arguments;
   DDL_ASSIGN_OR_RETURN(arguments.values, reader.Read(std::move(front.words)));
   AddFromEnvironment(environment, command, arguments.values);
+  if (!front.ended) {
+    DDL_RETURN_IF_ERROR(AddFromFile(command, arguments.values));
+  }
   if (front.program_index < args.size()) {
     arguments.program = args[front.program_index];
     arguments.program_args.assign(

@@ -1,4 +1,4 @@
-// The command line and the environment as raw text for each flag, before any
+// The command line, the environment and the file of --config as raw text for each flag, before any
 // value is looked at: which flags were given, where each came from, and where
 // the program begins. Everything after the program is the program's own.
 #ifndef DDLAUNCH_LAUNCHER_CLI_ARGUMENTS_H_
@@ -22,7 +22,7 @@ using Environment = std::map<std::string, std::string>;
 // What one flag was given; for a switch the text is "1" or "0".
 struct RawValue {
   std::string text;
-  std::string origin;  // "--nnodes" or "PET_NNODES", for messages
+  std::string origin;  // "--nnodes", "PET_NNODES" or "train.yaml:3: nnodes", for messages
 };
 
 struct Arguments {
@@ -35,10 +35,10 @@ struct Arguments {
 };
 
 // `args` without the program's own name (argv[0]) and the command's word. A flag
-// on the command line wins over its PET_ variable; an empty variable counts as
-// unset.
+// on the command line wins over its PET_ variable, and that over --config's file; an
+// empty variable counts as unset.
 // Errors: INVALID_ARGUMENT, an unknown or ambiguous flag, a flag without its
-// value, a switch with one.
+// value, a switch with one; the file of --config (see config_file.h).
 absl::StatusOr<Arguments> ScanArguments(const std::vector<std::string>& args,
                                         const Environment& environment, Command command);
 
