@@ -10,6 +10,9 @@
 #include <string_view>
 
 #include "agent/base/status_macros.h"
+#include "agent/plan/divisors.h"
+#include "agent/plan/number_text.h"
+#include "agent/plan/numbers.h"
 
 namespace ddl::plan {
 namespace {
@@ -22,45 +25,12 @@ constexpr std::string_view kBaseLr = "--base-lr";
 constexpr std::string_view kBaseBatch = "--base-batch-size";
 constexpr std::string_view kWarmup = "--warmup-steps";
 
-// The largest number any field may have. No training comes near it; it keeps
-// every product below 2^63 detectable, every number exact as a double, and the
-// divisor search (its square root) in a millisecond.
-constexpr std::int64_t kMaxNumber = std::int64_t{1} << 40U;
-
-// "--name=5"
-std::string Flag(std::string_view name, std::int64_t value) {
-  return std::string(name) + "=" + std::to_string(value);
-}
-
-std::string Ranks(std::int64_t world) {
-  return std::to_string(world) + (world == 1 ? " rank" : " ranks");
-}
-
-// a x b x c, nothing when it is beyond kMaxNumber. All are in 1..kMaxNumber.
-std::optional<std::int64_t> Product(std::initializer_list<std::int64_t> factors) {
-  std::int64_t product = 1;
-  for (const std::int64_t factor : factors) {
-    if (__builtin_mul_overflow(product, factor, &product) || product > kMaxNumber) {
-      return std::nullopt;
-    }
-  }
-  return product;
-}
-
 // The largest divisor of `n` that is not above `limit`; both are at least 1.
 std::int64_t LargestDivisorUpTo(std::int64_t n, std::int64_t limit) {
-  std::int64_t best = 1;
-  for (std::int64_t d = 1; d <= n / d; ++d) {
-    if (n % d == 0) {
-      if (d <= limit) {
-        best = std::max(best, d);
-      }
-      if (n / d <= limit) {
-        best = std::max(best, n / d);
-      }
-    }
+  if (n > kMaxShare) {
+    return limit >= n ? n : 1;
   }
-  return best;
+  return Divisors(n).AtMost(limit);
 }
 
 // The divisors of `n` next to `wanted`, as "8 or 16".
@@ -293,71 +263,6 @@ absl::StatusOr<Plan> Solve(const Request& request, std::int64_t world_size) {
   plan.warmup_steps = request.warmup_steps.value_or(0);
   plan.warmup_samples = plan.warmup_steps * plan.global_batch_size;
   return plan;
-}
-
-Request Merge(const Request& launcher, const Request& program) {
-  const auto either = [](const auto& first, const auto& second) {
-    return first.has_value() ? first : second;
-  };
-  const bool launcher_has_batch = launcher.global_batch_size.has_value() ||
-                                  launcher.micro_batch_size.has_value() ||
-                                  launcher.grad_accum_steps.has_value();
-  const Request& batch = launcher_has_batch ? launcher : program;
-  Request merged;
-  merged.global_batch_size = batch.global_batch_size;
-  merged.micro_batch_size = batch.micro_batch_size;
-  merged.grad_accum_steps = batch.grad_accum_steps;
-  // The policy goes with the batch: for the launcher's batch, none is the program's.
-  merged.batch_policy = launcher_has_batch ? launcher.batch_policy
-                                           : either(launcher.batch_policy, program.batch_policy);
-  const auto take = [&](auto Request::*field) {
-    merged.*field = either(launcher.*field, program.*field);
-  };
-  take(&Request::max_micro_batch_size);
-  take(&Request::min_micro_batch_size);
-  take(&Request::base_lr);
-  take(&Request::base_batch_size);
-  take(&Request::lr_scaling);
-  take(&Request::total_samples);
-  take(&Request::epoch_samples);
-  take(&Request::warmup_start_lr);
-  take(&Request::lr_decay);
-  take(&Request::lr_decay_factor);
-  take(&Request::adam_beta1);
-  take(&Request::adam_beta2);
-  take(&Request::adam_eps);
-  take(&Request::scale_adam);
-  // One length, said in one of several ways, goes together too.
-  const bool launcher_has_warmup = launcher.warmup_steps.has_value() ||
-                                   launcher.warmup_ratio.has_value() ||
-                                   launcher.warmup_epochs.has_value();
-  const Request& warmup = launcher_has_warmup ? launcher : program;
-  merged.warmup_steps = warmup.warmup_steps;
-  merged.warmup_ratio = warmup.warmup_ratio;
-  merged.warmup_epochs = warmup.warmup_epochs;
-  const bool launcher_has_interval =
-      launcher.lr_decay_steps.has_value() || launcher.lr_decay_epochs.has_value();
-  const Request& interval = launcher_has_interval ? launcher : program;
-  merged.lr_decay_steps = interval.lr_decay_steps;
-  merged.lr_decay_epochs = interval.lr_decay_epochs;
-  return merged;
-}
-
-Request HoldGlobal(const Request& request, const Plan& plan) {
-  Request held = request;
-  held.global_batch_size = plan.global_batch_size;
-  held.micro_batch_size.reset();
-  held.grad_accum_steps.reset();
-  // What was asked for bounds the micro-batch. Where nothing was, the micro-
-  // batch that is known to fit a device does: a smaller world must not need
-  // more memory.
-  if (request.micro_batch_size.has_value()) {
-    held.max_micro_batch_size =
-        std::min(*request.micro_batch_size, request.max_micro_batch_size.value_or(kMaxNumber));
-  } else if (!request.max_micro_batch_size.has_value()) {
-    held.max_micro_batch_size = plan.micro_batch_size;
-  }
-  return held;
 }
 
 }  // namespace ddl::plan

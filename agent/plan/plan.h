@@ -111,9 +111,39 @@ absl::StatusOr<Plan> Solve(const Request& request, std::int64_t world_size);
 // is given, else the program's.
 Request Merge(const Request& launcher, const Request& program);
 
-// The request that keeps `plan`'s global batch for another world: accumulation
-// is free again, and the micro-batch stays a cap where it cannot stay as it is.
+// The request that keeps the global batch for another world: the one asked for, or
+// `plan`'s where none was. Accumulation is free again, and the micro-batch stays a
+// cap where it cannot stay as it is.
 Request HoldGlobal(const Request& request, const Plan& plan);
+
+// The request under a cap that running out of memory taught, for later rounds.
+// REQUIRES: the request gives a global batch or no micro-batch above the cap, as
+// any does that went through HoldGlobal.
+Request Capped(const Request& request, std::int64_t max_micro_batch_size);
+
+// What running out of memory makes of a plan in the middle of a round.
+struct Lowered {
+  Plan plan;                              // everything but the split of a step is held
+  std::int64_t max_micro_batch_size = 0;  // to be remembered: see Capped
+};
+// The micro-batch of `plan`, which was solved from `request`, is halved (no further
+// than to min_micro_batch_size); the micro-steps make up for it. A pure function:
+// who knows both arguments can check the result by calling it.
+// Errors: FAILED_PRECONDITION, there is no smaller micro-batch that may be used.
+absl::StatusOr<Lowered> Lower(const Request& request, const Plan& plan);
+
+// What moved and what was held: "world 4 -> 3, accumulation 3 -> 4; global batch 48,
+// micro-batch 4, learning rate 0.1 and warm-up held".
+std::string Changes(const Plan& before, const Plan& after);
+
+// One loud line where the plan is not what was asked for, else nothing: "global
+// batch 48 cannot be shared evenly by 5 ranks: 50 is used (--batch-policy=nearest),
+// learning rate 0.416667 for it".
+std::string Compare(const Request& request, const Plan& plan);
+
+// The samples of one rank in a full optimizer step: the first ranks have one more
+// where the global batch cannot be shared evenly. REQUIRES: 0 <= rank < world_size.
+std::int64_t RankBatchSize(const Plan& plan, std::int64_t rank);
 
 // 16 lower-case hexadecimal digits over the canonical text of all fields.
 std::string Hash(const Plan& plan);

@@ -1,25 +1,16 @@
 // The plan and the request as text: for the hash, for people and for flags.
 #include <array>
-#include <charconv>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
 
-#include "agent/base/check.h"
+#include "agent/plan/number_text.h"
 #include "agent/plan/plan.h"
 
 namespace ddl::plan {
 namespace {
-
-// The shortest decimal that reads back as the same double, whatever the locale.
-std::string RoundTrip(double value) {
-  std::array<char, 32> buffer{};
-  const auto [end, error] = std::to_chars(buffer.data(), buffer.data() + buffer.size(), value);
-  DDL_CHECK(error == std::errc());
-  return {buffer.data(), end};
-}
 
 // FNV-1a, 64 bits (Fowler, Noll, Vo). It guards against plans that differ by
 // accident, not against an attacker.

@@ -1,0 +1,194 @@
+// Lower, Capped, Changes, Compare and RankBatchSize: what follows from a plan in force.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "agent/plan/plan.h"
+
+namespace ddl::plan {
+namespace {
+
+using ::testing::HasSubstr;
+
+Plan Even(std::int64_t micro, std::int64_t accumulation, std::int64_t world) {
+  Plan plan;
+  plan.world_size = world;
+  plan.global_batch_size = micro * accumulation * world;
+  plan.micro_batch_size = micro;
+  plan.grad_accum_steps = accumulation;
+  return plan;
+}
+
+Plan Uneven(std::int64_t global, std::int64_t micro, std::int64_t accumulation,
+            std::int64_t world) {
+  Plan plan = Even(micro, accumulation, world);
+  plan.global_batch_size = global;
+  return plan;
+}
+
+Request Floor(std::int64_t min_micro_batch_size) {
+  Request request;
+  request.min_micro_batch_size = min_micro_batch_size;
+  return request;
+}
+
+TEST(Lower, EvenMicro_HalvesAndAccumulationDoubles) {
+  Plan plan = Even(32, 2, 4);
+  plan.learning_rate = 0.1;
+  plan.warmup_samples = 1280;
+  plan.warmup_steps = 5;
+  const auto lowered = Lower(Request(), plan);
+  ASSERT_TRUE(lowered.ok()) << lowered.status();
+  Plan expected = plan;
+  expected.micro_batch_size = 16;
+  expected.grad_accum_steps = 4;
+  EXPECT_EQ(lowered->plan, expected);
+  EXPECT_EQ(lowered->max_micro_batch_size, 16);
+}
+
+TEST(Lower, OddMicro_TakesTheNextThatSplitsTheShare) {
+  const auto lowered = Lower(Request(), Even(9, 4, 1));  // a share of 36
+  ASSERT_TRUE(lowered.ok()) << lowered.status();
+  EXPECT_EQ(lowered->plan, Even(4, 9, 1));
+  const auto prime = Lower(Request(), Even(7, 1, 2));
+  ASSERT_TRUE(prime.ok()) << prime.status();
+  EXPECT_EQ(prime->plan, Even(1, 7, 2));
+  EXPECT_EQ(prime->max_micro_batch_size, 3);
+}
+
+TEST(Lower, UnevenShares_SplitTheLargest) {
+  const auto lowered = Lower(Request(), Uneven(48, 10, 1, 5));
+  ASSERT_TRUE(lowered.ok()) << lowered.status();
+  EXPECT_EQ(lowered->plan, Uneven(48, 5, 2, 5));
+}
+
+TEST(Lower, ExactPolicyWithEvenShares_NeedsNoDivisor) {
+  Request request;
+  request.batch_policy = BatchPolicy::kExact;
+  const auto lowered = Lower(request, Even(7, 1, 2));
+  ASSERT_TRUE(lowered.ok()) << lowered.status();
+  EXPECT_EQ(lowered->plan, Uneven(14, 3, 3, 2));
+}
+
+TEST(Lower, ToTheFloor_ThenRefusedWithIt) {
+  const auto lowered = Lower(Floor(6), Even(8, 3, 2));
+  ASSERT_TRUE(lowered.ok()) << lowered.status();
+  EXPECT_EQ(lowered->plan, Even(6, 4, 2));
+  const auto refused = Lower(Floor(6), lowered->plan);
+  EXPECT_EQ(refused.status().code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(refused.status().message()), HasSubstr("--min-micro-batch-size=6"));
+}
+
+TEST(Lower, NoSplitAtOrAboveTheFloor_RefusedWithTheNext) {
+  const auto refused = Lower(Floor(5), Even(8, 1, 2));
+  EXPECT_EQ(
+      refused.status().message(),
+      "a micro-batch of 8 cannot be lowered: the next that splits the 8 samples of a rank is "
+      "4, below --min-micro-batch-size=5; lower that, or use a smaller model, mixed precision "
+      "or shorter samples");
+}
+
+TEST(Lower, OneSample_Refused) {
+  EXPECT_THAT(std::string(Lower(Request(), Even(1, 64, 2)).status().message()),
+              HasSubstr("one sample does not fit the device"));
+}
+
+TEST(Capped, CapBelowMicro_FreesItAndTheAccumulation) {
+  Request request;
+  request.global_batch_size = 128;
+  request.micro_batch_size = 32;
+  request.grad_accum_steps = 2;
+  Request expected;
+  expected.global_batch_size = 128;
+  expected.max_micro_batch_size = 16;
+  EXPECT_EQ(Capped(request, 16), expected);
+}
+
+TEST(Capped, LowerCapOfTheUser_Stays) {
+  Request request;
+  request.max_micro_batch_size = 8;
+  EXPECT_EQ(Capped(request, 16), request);
+  EXPECT_EQ(Capped(request, 4).max_micro_batch_size, 4);
+}
+
+TEST(Capped, CapBelowTheFloor_IsTheFloor) {
+  EXPECT_EQ(Capped(Floor(6), 4).max_micro_batch_size, 6);
+}
+
+TEST(Changes, SmallerWorld_SaysWhatMovedAndWhatWasHeld) {
+  Plan before = Even(4, 3, 4);
+  before.learning_rate = 0.1;
+  before.warmup_samples = 480;
+  Plan after = before;
+  after.world_size = 3;
+  after.grad_accum_steps = 4;
+  EXPECT_EQ(Changes(before, after),
+            "world 4 -> 3 and accumulation 3 -> 4; global batch 48, micro-batch 4, learning rate "
+            "0.1 and warm-up held");
+}
+
+TEST(Changes, OutOfMemory_MovesOnlyTheSplit) {
+  EXPECT_EQ(Changes(Even(4, 3, 4), Even(2, 6, 4)),
+            "micro-batch 4 -> 2 and accumulation 3 -> 6; global batch 48 held");
+}
+
+TEST(Changes, OtherGlobal_MovesTheRate) {
+  Plan before = Even(4, 3, 4);
+  before.learning_rate = 0.4;
+  Plan after = Even(2, 5, 5);
+  after.learning_rate = 0.4 * 50 / 48;
+  EXPECT_EQ(Changes(before, after),
+            "world 4 -> 5, global batch 48 -> 50, micro-batch 4 -> 2, accumulation 3 -> 5 and "
+            "learning rate 0.4 -> 0.416667");
+}
+
+TEST(Changes, SamePlan_NothingMoved) {
+  EXPECT_EQ(Changes(Even(4, 3, 4), Even(4, 3, 4)),
+            "nothing moved: global batch 48, micro-batch 4 and accumulation 3 held");
+}
+
+TEST(Compare, AnotherGlobal_IsSaidWithItsRate) {
+  Request request;
+  request.global_batch_size = 48;
+  request.lr_scaling = LrScaling::kLinear;
+  Plan plan = Even(2, 5, 5);
+  plan.learning_rate = 0.4 * 50 / 48;
+  EXPECT_EQ(Compare(request, plan),
+            "global batch 48 cannot be shared evenly by 5 ranks: 50 is used "
+            "(--batch-policy=nearest), learning rate 0.416667 for it");
+  request.lr_scaling.reset();
+  EXPECT_EQ(Compare(request, plan),
+            "global batch 48 cannot be shared evenly by 5 ranks: 50 is used "
+            "(--batch-policy=nearest)");
+}
+
+TEST(Compare, UnevenShares_AreSaid) {
+  Request request;
+  request.global_batch_size = 48;
+  EXPECT_EQ(Compare(request, Uneven(48, 4, 3, 5)),
+            "global batch 48 is shared unevenly by 5 ranks: 10 samples for the first 3, 9 for the "
+            "others (--batch-policy=exact)");
+}
+
+TEST(Compare, WhatWasAskedFor_NeedsNoWords) {
+  Request request;
+  EXPECT_EQ(Compare(request, Even(4, 3, 4)), "");
+  request.global_batch_size = 48;
+  EXPECT_EQ(Compare(request, Even(4, 3, 4)), "");
+}
+
+TEST(RankBatchSize, UnevenShares_FirstRanksHaveOneMoreAndSumToGlobal) {
+  const Plan plan = Uneven(48, 4, 3, 5);
+  std::int64_t sum = 0;
+  for (std::int64_t rank = 0; rank < 5; ++rank) {
+    EXPECT_EQ(RankBatchSize(plan, rank), rank < 3 ? 10 : 9);
+    sum += RankBatchSize(plan, rank);
+  }
+  EXPECT_EQ(sum, 48);
+}
+
+}  // namespace
+}  // namespace ddl::plan
