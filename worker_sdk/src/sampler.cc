@@ -4,50 +4,17 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdio>
-#include <limits>
 #include <numeric>
 #include <string>
 #include <utility>
 
 #include "agent/base/check.h"
 #include "agent/base/status_macros.h"
+#include "worker_sdk/src/splitmix64.h"
 
 namespace ddl {
-namespace {
 
-// SplitMix64 (Steele, Lea, Flood: "Fast splittable pseudorandom number
-// generators", 2014), with the constants of Vigna's reference.
-class SplitMix64 {
- public:
-  explicit SplitMix64(std::uint64_t state) : state_(state) {}
-
-  std::uint64_t Next() {
-    state_ += 0x9E3779B97F4A7C15U;
-    return Mix(state_);
-  }
-
-  // Uniform in 0 .. bound-1: values that would make it uneven are drawn again.
-  std::uint64_t Below(std::uint64_t bound) {
-    const std::uint64_t most = std::numeric_limits<std::uint64_t>::max();
-    const std::uint64_t limit = most - (most % bound + 1) % bound;
-    std::uint64_t value = Next();
-    while (value > limit) {
-      value = Next();
-    }
-    return value % bound;
-  }
-
-  static std::uint64_t Mix(std::uint64_t z) {
-    z = (z ^ (z >> 30U)) * 0xBF58476D1CE4E5B9U;
-    z = (z ^ (z >> 27U)) * 0x94D049BB133111EBU;
-    return z ^ (z >> 31U);
-  }
-
- private:
-  std::uint64_t state_;
-};
-
-}  // namespace
+using internal::SplitMix64;
 
 std::vector<std::int64_t> Permutation(std::int64_t count, std::uint64_t seed, std::int64_t epoch) {
   DDL_CHECK(count >= 0);
