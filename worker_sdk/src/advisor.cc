@@ -22,9 +22,11 @@ std::size_t Index(std::int64_t i) {
 
 }  // namespace
 
-Advisor::Advisor(AdviceOptions options, int rank, int world_size,
-                 std::vector<std::string> parameters)
-    : options_(std::move(options)),
+Advisor::Advisor(const AdviceOptions& options, int rank, int world_size,
+                 std::vector<std::string> parameters,
+                 std::function<std::int64_t()> peak_memory_bytes)
+    : options_(options),
+      peak_memory_bytes_(std::move(peak_memory_bytes)),
       rank_(rank),
       world_size_(world_size),
       parameters_(std::move(parameters)) {
@@ -94,11 +96,9 @@ std::vector<double> Advisor::Words(const StepFacts& facts) const {
   if (JudgesTime() && step_s_ > 0) {
     mine[kWaited] = 1 + communication_s_ / step_s_;
   }
-  if (JudgesTime() && options_.memory_probe) {
-    const MemoryUse use = options_.memory_probe();
-    mine[kMemory] = use.total_bytes > 0
-                        ? static_cast<double>(use.peak_bytes) / static_cast<double>(use.total_bytes)
-                        : 0;
+  if (JudgesTime() && peak_memory_bytes_ && options_.device_memory_bytes > 0) {
+    mine[kMemory] = static_cast<double>(peak_memory_bytes_()) /
+                    static_cast<double>(options_.device_memory_bytes);
   }
   if (parameters > 0 && facts.weight > 0 && facts.used_parameters.size() == parameters_.size()) {
     mine[kActive] = 1;

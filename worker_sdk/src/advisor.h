@@ -22,6 +22,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -101,8 +102,10 @@ class Advisor {
   enum Total : std::size_t { kWeight2, kSmallNorm2, kReadings, kWants, kTotals };
   using TotalsArray = std::array<double, kTotals>;
 
-  // `parameters`: their names, the same on every rank.
-  Advisor(AdviceOptions options, int rank, int world_size, std::vector<std::string> parameters);
+  // `parameters`: their names, the same on every rank. `peak_memory_bytes` may be
+  // empty; it is called once, or again when a step is tried again.
+  Advisor(const AdviceOptions& options, int rank, int world_size,
+          std::vector<std::string> parameters, std::function<std::int64_t()> peak_memory_bytes);
 
   // Facts that cost a pass over the gradients, and so are asked for only in some
   // steps; equal on all ranks where advice is on.
@@ -152,6 +155,7 @@ class Advisor {
   void JudgeMemory(const std::vector<double>& words);
 
   AdviceOptions options_;
+  std::function<std::int64_t()> peak_memory_bytes_;
   int rank_;
   int world_size_;
   std::vector<std::string> parameters_;

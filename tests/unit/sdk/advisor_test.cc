@@ -33,9 +33,10 @@ struct Part {
 class World {
  public:
   explicit World(int size, const AdviceOptions& options = {},
-                 std::vector<std::string> parameters = {"w", "b"}) {
+                 const std::vector<std::string>& parameters = {"w", "b"},
+                 const std::function<std::int64_t()>& peak_memory_bytes = nullptr) {
     for (int rank = 0; rank < size; ++rank) {
-      advisors_.emplace_back(options, rank, size, parameters);
+      advisors_.emplace_back(options, rank, size, parameters, peak_memory_bytes);
     }
   }
 
@@ -171,8 +172,8 @@ TEST(Advisor, SwitchedOff_TakesPartWithZerosAndSaysNothing) {
 TEST(Advisor, SwitchedOffOnOneRank_ItsWordsAreNotMistaken) {
   AdviceOptions off;
   off.enabled = false;
-  Advisor on({}, 0, 2, {"w"});
-  Advisor other(off, 1, 2, {"w"});
+  const Advisor on({}, 0, 2, {"w"}, nullptr);
+  const Advisor other(off, 1, 2, {"w"}, nullptr);
   const Part part = Ordinary();
   EXPECT_EQ(on.Words(part.facts).size(), other.Words(part.facts).size());
   EXPECT_THAT(other.Words(part.facts), ::testing::Each(0.0));
@@ -492,8 +493,8 @@ TEST(Advisor, EfficiencyOfThreeQuarters_IsEnough) {
 
 World OfMemory(std::int64_t peak, std::int64_t micro_steps) {
   AdviceOptions options;
-  options.memory_probe = [peak] { return MemoryUse{peak, 1000}; };
-  World world(2, options);
+  options.device_memory_bytes = 1000;
+  World world(2, options, {"w", "b"}, [peak] { return peak; });
   for (int step = 0; step < 120; ++step) {
     std::vector<Part> parts = Parts(2, 8);
     for (Part& part : parts) {

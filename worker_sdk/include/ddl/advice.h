@@ -17,23 +17,17 @@
 #define DDL_ADVICE_H_
 
 #include <cstdint>
-#include <functional>
 
 namespace ddl {
-
-// Of this rank's device.
-struct MemoryUse {
-  std::int64_t peak_bytes = 0;   // most in use since the start
-  std::int64_t total_bytes = 0;  // all there is
-};
 
 struct AdviceOptions {
   bool enabled = true;
   // The model has BatchNorm layers whose statistics are of one rank's micro-batch.
   bool batch_norm = false;
-  // Called once, after some steps, on the thread that trains; e.g. from
-  // cudaMemGetInfo and the allocator's peak. None: memory is not looked at.
-  std::function<MemoryUse()> memory_probe;
+  // All the memory of this rank's device; with it, and the peak that
+  // DataParallelOptions::peak_memory_bytes tells, accumulation is judged. 0: it is
+  // not.
+  std::int64_t device_memory_bytes = 0;
 };
 
 }  // namespace ddl
