@@ -39,7 +39,8 @@ IndexRange ShareOf(std::int64_t count, int rank, int world_size) {
 
 absl::StatusOr<DistributedSampler> DistributedSampler::Create(std::int64_t num_samples,
                                                               const Plan& plan, int rank,
-                                                              std::uint64_t seed) {
+                                                              std::uint64_t seed,
+                                                              const SamplerOptions& options) {
   if (num_samples < 1) {
     return absl::InvalidArgumentError("the data set has " + std::to_string(num_samples) +
                                       " samples; there is nothing to train on");
@@ -51,25 +52,33 @@ absl::StatusOr<DistributedSampler> DistributedSampler::Create(std::int64_t num_s
     return absl::InvalidArgumentError("rank " + std::to_string(rank) + " is not in a world of " +
                                       std::to_string(plan.world_size));
   }
-  if (num_samples < plan.world_size && rank == 0) {
+  if (options.tail == Tail::kDrop && num_samples < plan.global_batch_size) {
+    return absl::InvalidArgumentError(
+        std::to_string(num_samples) + " samples are fewer than one step of " +
+        std::to_string(plan.global_batch_size) +
+        ", and the tail is dropped: there would be no step; use a smaller global batch, more data, "
+        "or another tail");
+  }
+  if (num_samples < plan.world_size && options.tail == Tail::kUneven && rank == 0) {
     std::fprintf(stderr,
                  "ddl: warning: %lld samples for %lld ranks: some ranks have nothing to do in any "
                  "step; use more data or fewer workers\n",
                  static_cast<long long>(num_samples), static_cast<long long>(plan.world_size));
   }
-  DistributedSampler sampler(num_samples, plan, rank, seed);
+  DistributedSampler sampler(num_samples, plan, rank, seed, options);
   DDL_RETURN_IF_ERROR(sampler.StartEpoch(0));
   return sampler;
 }
 
 DistributedSampler::DistributedSampler(std::int64_t num_samples, const Plan& plan, int rank,
-                                       std::uint64_t seed)
+                                       std::uint64_t seed, const SamplerOptions& options)
     : num_samples_(num_samples),
       global_batch_size_(plan.global_batch_size),
       micro_batch_size_(plan.micro_batch_size),
       world_size_(static_cast<int>(plan.world_size)),
       rank_(rank),
-      seed_(seed) {}
+      seed_(seed),
+      options_(options) {}
 
 absl::Status DistributedSampler::StartEpoch(std::int64_t epoch, std::int64_t consumed) {
   if (epoch < 0 || consumed < 0 || consumed > num_samples_) {
@@ -80,33 +89,66 @@ absl::Status DistributedSampler::StartEpoch(std::int64_t epoch, std::int64_t con
   }
   epoch_ = epoch;
   consumed_ = consumed;
-  permutation_ = Permutation(num_samples_, seed_, epoch);
+  ended_ = false;
+  if (options_.shuffle) {
+    order_ = Permutation(num_samples_, seed_, epoch);
+  } else {
+    order_.resize(static_cast<std::size_t>(num_samples_));
+    std::iota(order_.begin(), order_.end(), std::int64_t{0});
+  }
+  if (options_.tail == Tail::kPad) {
+    for (std::size_t i = 0; i + 1 < static_cast<std::size_t>(world_size_); ++i) {
+      order_.push_back(order_[i]);
+    }
+  }
   return absl::OkStatus();
 }
 
+std::int64_t DistributedSampler::TailOf(std::int64_t left) const {
+  switch (options_.tail) {
+    case Tail::kUneven:
+      return left;
+    case Tail::kPad:
+      return (left + world_size_ - 1) / world_size_ * world_size_;
+    case Tail::kDrop:
+      return 0;
+  }
+  return left;
+}
+
 std::optional<StepShare> DistributedSampler::Next() {
-  if (consumed_ >= num_samples_) {
+  if (ended_ && !StartEpoch(epoch_ + 1).ok()) {
     return std::nullopt;
   }
+  const std::int64_t left = num_samples_ - consumed_;
   StepShare share;
-  share.step_in_epoch = (consumed_ + global_batch_size_ - 1) / global_batch_size_;
-  share.global_samples = std::min(global_batch_size_, num_samples_ - consumed_);
-  const IndexRange mine = ShareOf(share.global_samples, rank_, world_size_);
-  const std::span<const std::int64_t> samples =
-      std::span(permutation_)
-          .subspan(static_cast<std::size_t>(consumed_ + mine.begin),
-                   static_cast<std::size_t>(mine.size()));
-  share.samples = samples;
-  const auto micro = static_cast<std::size_t>(micro_batch_size_);
-  for (std::size_t begin = 0; begin < samples.size(); begin += micro) {
-    share.micro_batches.push_back(samples.subspan(begin, std::min(micro, samples.size() - begin)));
+  share.global_samples = left >= global_batch_size_ ? global_batch_size_ : TailOf(left);
+  if (share.global_samples == 0) {
+    ended_ = true;
+    return std::nullopt;
   }
-  consumed_ += share.global_samples;
+  share.step_in_epoch = (consumed_ + global_batch_size_ - 1) / global_batch_size_;
+  share.epoch = epoch_;
+  share.consumed_before = consumed_;
+  share.epoch_samples = num_samples_;
+  share.global_batch = global_batch_size_;
+  share.tail_samples = TailOf(num_samples_ % global_batch_size_);
+  share.fixed_order = !options_.shuffle;
+  const IndexRange mine = ShareOf(share.global_samples, rank_, world_size_);
+  share.samples = std::span(order_).subspan(static_cast<std::size_t>(consumed_ + mine.begin),
+                                            static_cast<std::size_t>(mine.size()));
+  const auto micro = static_cast<std::size_t>(micro_batch_size_);
+  for (std::size_t begin = 0; begin < share.samples.size(); begin += micro) {
+    share.micro_batches.push_back(
+        share.samples.subspan(begin, std::min(micro, share.samples.size() - begin)));
+  }
+  consumed_ += std::min(share.global_samples, left);
   return share;
 }
 
 std::int64_t DistributedSampler::steps_per_epoch() const {
-  return (num_samples_ + global_batch_size_ - 1) / global_batch_size_;
+  return num_samples_ / global_batch_size_ +
+         (TailOf(num_samples_ % global_batch_size_) > 0 ? 1 : 0);
 }
 
 }  // namespace ddl

@@ -237,6 +237,100 @@ TEST(Sampler, NextEpoch_HasItsOwnOrder) {
   EXPECT_EQ(second, Permutation(100, kSeed, 1));
 }
 
+TEST(Sampler, LoopThatForgetsTheNextEpoch_GetsItAnyway) {
+  auto sampler = *DistributedSampler::Create(100, MakePlan(1, 10, 1), 0, kSeed);
+  for (std::int64_t epoch = 0; epoch < 3; ++epoch) {
+    std::vector<std::int64_t> seen;
+    while (const std::optional<StepShare> share = sampler.Next()) {
+      EXPECT_EQ(share->epoch, epoch);
+      seen.insert(seen.end(), share->samples.begin(), share->samples.end());
+    }
+    EXPECT_EQ(seen, Permutation(100, kSeed, epoch));
+    EXPECT_EQ(sampler.epoch(), epoch);
+    EXPECT_EQ(sampler.samples_done(), (epoch + 1) * 100);
+  }
+}
+
+// Each rank's samples of a whole epoch.
+std::vector<std::vector<std::int64_t>> EpochByRank(std::int64_t samples, const Plan& plan,
+                                                   const SamplerOptions& options) {
+  std::vector<std::vector<std::int64_t>> by_rank;
+  for (int rank = 0; rank < plan.world_size; ++rank) {
+    auto sampler = *DistributedSampler::Create(samples, plan, rank, kSeed, options);
+    by_rank.emplace_back();
+    std::int64_t steps = 0;
+    while (const std::optional<StepShare> share = sampler.Next()) {
+      by_rank.back().insert(by_rank.back().end(), share->samples.begin(), share->samples.end());
+      ++steps;
+    }
+    EXPECT_EQ(steps, sampler.steps_per_epoch());
+  }
+  return by_rank;
+}
+
+TEST(Sampler, PaddedWithoutShuffle_IsPyTorchsOrder) {
+  // 10 samples, three ranks: what torch 1.13's DistributedSampler gives.
+  EXPECT_THAT(
+      EpochByRank(10, MakePlan(3, 1, 1), {.shuffle = false, .tail = Tail::kPad}),
+      ElementsAre(ElementsAre(0, 3, 6, 9), ElementsAre(1, 4, 7, 0), ElementsAre(2, 5, 8, 1)));
+}
+
+TEST(Sampler, DroppedWithoutShuffle_IsPyTorchsOrder) {
+  EXPECT_THAT(EpochByRank(10, MakePlan(3, 1, 1), {.shuffle = false, .tail = Tail::kDrop}),
+              ElementsAre(ElementsAre(0, 3, 6), ElementsAre(1, 4, 7), ElementsAre(2, 5, 8)));
+}
+
+TEST(Sampler, UnevenWithoutShuffle_HasEachOnce) {
+  EXPECT_THAT(EpochByRank(10, MakePlan(3, 1, 1), {.shuffle = false}),
+              ElementsAre(ElementsAre(0, 3, 6, 9), ElementsAre(1, 4, 7), ElementsAre(2, 5, 8)));
+}
+
+TEST(Sampler, AnyTail_GivesWhatItPromises) {
+  for (const std::int64_t samples : {1, 2, 5, 10, 31, 64, 100, 101}) {
+    for (int world = 1; world <= 7; ++world) {
+      const Plan plan = MakePlan(world, 3, 2);
+      const std::int64_t global = plan.global_batch_size;
+      std::vector<std::int64_t> all;
+      for (const auto& ids : EpochByRank(samples, plan, {.tail = Tail::kPad})) {
+        EXPECT_EQ(ids.size(), static_cast<std::size_t>((samples + world - 1) / world))
+            << samples << " on " << world;
+        all.insert(all.end(), ids.begin(), ids.end());
+      }
+      std::sort(all.begin(), all.end());
+      all.erase(std::unique(all.begin(), all.end()), all.end());
+      EXPECT_EQ(all.size(), static_cast<std::size_t>(samples));  // none is missing
+
+      if (samples < global) {
+        const auto none =
+            DistributedSampler::Create(samples, plan, 0, kSeed, {.tail = Tail::kDrop});
+        EXPECT_THAT(std::string(none.status().message()), HasSubstr("the tail is dropped"));
+        continue;
+      }
+      for (const auto& ids : EpochByRank(samples, plan, {.tail = Tail::kDrop})) {
+        EXPECT_EQ(ids.size(), static_cast<std::size_t>(samples / global * global / world));
+      }
+    }
+  }
+}
+
+TEST(Sampler, PaddedTail_CountsTheDataOnceInItsPosition) {
+  auto sampler = *DistributedSampler::Create(10, MakePlan(3, 1, 1), 0, kSeed,
+                                             {.shuffle = false, .tail = Tail::kPad});
+  ASSERT_TRUE(sampler.StartEpoch(4, 9).ok());
+  const std::optional<StepShare> share = sampler.Next();
+  ASSERT_TRUE(share.has_value());
+  EXPECT_EQ(share->global_samples, 3);  // the divisor: two of them come a second time
+  EXPECT_EQ(share->epoch, 4);
+  EXPECT_EQ(share->consumed_before, 9);
+  EXPECT_EQ(share->epoch_samples, 10);
+  EXPECT_EQ(share->global_batch, 3);
+  EXPECT_EQ(share->tail_samples, 3);
+  EXPECT_TRUE(share->fixed_order);
+  EXPECT_EQ(sampler.consumed(), 10);
+  EXPECT_EQ(sampler.samples_done(), 50);
+  EXPECT_FALSE(sampler.Next().has_value());
+}
+
 TEST(Sampler, NoSamples_IsAnError) {
   const auto sampler = DistributedSampler::Create(0, MakePlan(1, 1, 1), 0, kSeed);
   EXPECT_EQ(sampler.status().code(), absl::StatusCode::kInvalidArgument);

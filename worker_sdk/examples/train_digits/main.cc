@@ -118,8 +118,7 @@ absl::StatusOr<StepMetrics> TrainStep(Job& job, const StepShare& share) {
   }
   DDL_ASSIGN_OR_RETURN(const StepResult result, job.parallel.FinishStep());
   // The schedule counts samples: those of the whole training before this step.
-  const std::int64_t done = job.sampler.epoch() * job.sampler.num_samples() +
-                            job.sampler.consumed() - share.global_samples;
+  const std::int64_t done = share.epoch * share.epoch_samples + share.consumed_before;
   const double rate = job.schedule.Rate(done, share.global_samples);
   job.model.Update(rate);
   ++job.step;
