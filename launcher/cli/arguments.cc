@@ -27,20 +27,39 @@ std::string LongFlag(const FlagSpec& flag) {
   return absl::StrCat("--", std::string(flag.name));
 }
 
+// "coordinator", the command's word; empty for a launch.
+std::string WordOf(Command command) {
+  switch (command) {
+    case Command::kLaunch:
+      return "";
+    case Command::kCoordinator:
+      return " coordinator";
+    case Command::kPlan:
+      return " plan";
+    case Command::kTune:
+      return " tune";
+  }
+  return "";
+}
+
 absl::Status UnknownFlag(const std::string& word, const std::string& name, Command command) {
-  const bool is_coordinator = command == Command::kCoordinator;
-  if (FindFlag(name, is_coordinator ? Command::kLaunch : Command::kCoordinator) != nullptr) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        word, is_coordinator
-                  ? ": the nodes of a job give it, not the coordinator (see ddlaunch "
-                    "coordinator --help)"
-                  : ": only for ddlaunch coordinator (see ddlaunch coordinator --help)"));
+  const std::string see = absl::StrCat("see ddlaunch", WordOf(command), " --help");
+  for (const Command other :
+       {Command::kCoordinator, Command::kLaunch, Command::kPlan, Command::kTune}) {
+    if (FindFlag(name, other) != nullptr) {
+      return absl::InvalidArgumentError(
+          command == Command::kCoordinator
+              ? absl::StrCat(word, ": the nodes of a job give it, not the coordinator (", see, ")")
+              : absl::StrCat(word, ": only for ddlaunch", WordOf(other), " (see ddlaunch",
+                             WordOf(other), " --help)"));
+    }
   }
   const std::string nearest = NearestFlag(name, command);
+  const bool runs_program = command == Command::kLaunch || command == Command::kTune;
   return absl::InvalidArgumentError(absl::StrCat(
       word, ": no such flag", nearest.empty() ? "" : absl::StrCat("; did you mean ", nearest, "?"),
-      is_coordinator ? " (see ddlaunch coordinator --help)"
-                     : " (the program's own flags go after its name; see ddlaunch --help)"));
+      runs_program ? absl::StrCat(" (the program's own flags go after its name; ", see, ")")
+                   : absl::StrCat(" (", see, ")")));
 }
 
 // "-1", "-.5": argparse's rule for what is a value though it begins as a flag does.

@@ -4,6 +4,7 @@
 // and _values.
 #include "launcher/cli/completion.h"
 
+#include <array>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -79,8 +80,8 @@ constexpr std::string_view kBashTail = R"(
 
   local current=${words[-1]} last=$((${#words[@]} - 1)) flags=$launch
   i=1
-  if ((last > 1)) && [[ ${words[1]} == coordinator ]]; then
-    flags=$coordinator i=2
+  if ((last > 1)) && [[ ${words[1]} =~ ^(coordinator|plan|tune)$ ]]; then
+    flags=${!words[1]} i=2
   fi
 
   # Where the cursor is: at a flag's value, at the program's own words, or else.
@@ -133,8 +134,10 @@ constexpr std::string_view kBashTail = R"(
     done
   else
     mapfile -t found < <(compgen -f -- "$current")
-    if ((last == 1)) && [[ coordinator == "$current"* ]]; then
-      found+=(coordinator)
+    if ((last == 1)); then
+      for name in coordinator plan tune; do
+        [[ $name == "$current"* ]] && found+=("$name")
+      done
     fi
     compopt -o filenames
   fi
@@ -207,6 +210,8 @@ std::string BashScript() {
   absl::StrAppend(&script, std::string(kBashMiddle));
   absl::StrAppend(&script, "  local launch='", BashFlags(Command::kLaunch), "'\n");
   absl::StrAppend(&script, "  local coordinator='", BashFlags(Command::kCoordinator), "'\n");
+  absl::StrAppend(&script, "  local plan='", BashFlags(Command::kPlan), "'\n");
+  absl::StrAppend(&script, "  local tune='", BashFlags(Command::kTune), "'\n");
   absl::StrAppend(&script, "  local valued='", ShortFlagsWithValue(), "'\n");
   return script.append(kBashTail);
 }
@@ -220,22 +225,23 @@ constexpr std::string_view kZshHead = R"(#compdef ddlaunch
 #                  $fpath, named there before compinit
 
 _ddlaunch_program() {
-  (( CURRENT == 2 )) && compadd -- coordinator
+  (( CURRENT == 2 )) && compadd -- coordinator plan tune
   _files
 }
 
 _ddlaunch() {
-  local -a launch coordinator flags
+  local -a launch coordinator plan tune flags
   local i name
 )";
 
 // A flag may be written with _ for -, which _arguments does not know.
 constexpr std::string_view kZshTail = R"(
   flags=($launch)
-  if (( CURRENT > 2 )) && [[ $words[2] == coordinator ]]; then
-    flags=($coordinator)
+  if (( CURRENT > 2 )) && [[ $words[2] == (coordinator|plan|tune) ]]; then
+    flags=(${(P)words[2]})
     shift words
     (( CURRENT-- ))
+    [[ $words[1] == tune ]] && flags+=('1:program:_files' '*::argument: _files')
   else
     flags+=('1:program:_ddlaunch_program' '*::argument: _files')
   fi
@@ -302,10 +308,18 @@ std::string ZshSpecs(const FlagSpec& flag) {
 
 std::string ZshScript() {
   std::string script(kZshHead);
-  for (const Command command : {Command::kLaunch, Command::kCoordinator}) {
-    absl::StrAppend(&script, command == Command::kLaunch ? "  launch=(\n" : "  coordinator=(\n");
+  struct List {
+    Command command;
+    std::string_view name;
+  };
+  constexpr std::array<List, 4> kLists = {{{Command::kLaunch, "launch"},
+                                           {Command::kCoordinator, "coordinator"},
+                                           {Command::kPlan, "plan"},
+                                           {Command::kTune, "tune"}}};
+  for (const List& list : kLists) {
+    absl::StrAppend(&script, "  ", std::string(list.name), "=(\n");
     for (const FlagSpec& flag : AllFlags()) {
-      absl::StrAppend(&script, IsOffered(flag, command) ? ZshSpecs(flag) : "");
+      absl::StrAppend(&script, IsOffered(flag, list.command) ? ZshSpecs(flag) : "");
     }
     absl::StrAppend(&script, "  )\n");
   }

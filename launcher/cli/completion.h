@@ -1,5 +1,5 @@
 // --print-completion: scripts that complete ddlaunch's command line in a shell,
-// made from the table of flags. They complete the flags of both commands, in
+// made from the table of flags. They complete the flags of each command, in
 // either spelling, the values that are words of a list, files and directories
 // where those are meant, and files for the program.
 #ifndef DDLAUNCH_LAUNCHER_CLI_COMPLETION_H_

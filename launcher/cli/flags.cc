@@ -135,6 +135,22 @@ constexpr FlagSpec kFlags[] = {
      C::kBatch},
     {I::kScaleAdam, G::kRate, "scale-adam", 0, "", "",
      "Scale Adam's numbers with the batch, as sqrt does the rate", "", C::kBatch},
+    {I::kWorld, G::kPlan, "world", 0, "N,..", "", "Worlds to show the plan of, as 1,2,4 or 1..64",
+     "", C::kProposal},
+    {I::kTuneDir, G::kTune, "tune-dir", 0, "DIR", "ddlaunch-tune",
+     "Where results and each trial's output go", "", C::kTune},
+    {I::kTrialSteps, G::kTune, "trial-steps", 0, "N", "20", "Steps that a trial measures at least",
+     "", C::kTune},
+    {I::kTrialSeconds, G::kTune, "trial-seconds", 0, "S", "10",
+     "Time that a trial has from its first step on", "", C::kTune},
+    {I::kTrialTimeout, G::kTune, "trial-timeout", 0, "S", "300",
+     "Time that a trial has until its first step", "", C::kTune},
+    {I::kMemoryLimit, G::kTune, "memory-limit", 0, "PART", "0.9",
+     "Of the memory, for training; a trial gets 8/9 of it", "", C::kTune},
+    {I::kCheckLoss, G::kTune, "check-loss", 0, "", "",
+     "Compare the loss with half the micro-batch, accumulated", "", C::kTune},
+    {I::kCheckScaling, G::kTune, "check-scaling", 0, "", "",
+     "Measure --nproc-per-node workers against one", "", C::kTune},
     {I::kConfig, G::kOther, "config", 0, "FILE", "", "Flags from a YAML file; flags here win", "",
      C::kBatch},
     {I::kPrintCompletion, G::kOther, "print-completion", 0, "SHELL", "",
@@ -239,7 +255,8 @@ bool IsTorchruns(const FlagSpec& flag) {
     case FlagId::kConfig:
       return false;
     default:
-      return flag.group != FlagGroup::kPlan && flag.group != FlagGroup::kRate;
+      return flag.group != FlagGroup::kPlan && flag.group != FlagGroup::kRate &&
+             flag.group != FlagGroup::kTune;
   }
 }
 

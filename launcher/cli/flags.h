@@ -76,6 +76,14 @@ enum class FlagId : std::uint8_t {
   kAdamBeta2,
   kAdamEps,
   kScaleAdam,
+  kWorld,
+  kTuneDir,
+  kTrialSteps,
+  kTrialSeconds,
+  kTrialTimeout,
+  kMemoryLimit,
+  kCheckLoss,
+  kCheckScaling,
   kConfig,
   kPrintCompletion,
   kHelp,
@@ -96,6 +104,7 @@ enum class FlagGroup : std::uint8_t {
   kOutput,
   kPlan,
   kRate,
+  kTune,
   kOther,
   kIgnored,
   kRefused,
@@ -115,7 +124,15 @@ struct FlagSpec {
   // PyTorch's own: "1" is on, as there, and everything else is off.
   std::string_view other_variable;
   // Of which commands it is one.
-  enum class Of : std::uint8_t { kLaunch, kCoordinator, kServing, kBatch, kEvery };
+  enum class Of : std::uint8_t {
+    kLaunch,
+    kCoordinator,
+    kServing,
+    kBatch,
+    kProposal,
+    kTune,
+    kEvery
+  };
   Of command = Of::kLaunch;
   // The words that a value may be, or be made of, with spaces between; empty: there
   // is no such list. A number may be allowed too.
@@ -131,6 +148,10 @@ struct FlagSpec {
         return asked != Command::kPlan;
       case Of::kBatch:
         return asked != Command::kCoordinator;
+      case Of::kProposal:
+        return asked == Command::kPlan || asked == Command::kTune;
+      case Of::kTune:
+        return asked == Command::kTune;
       case Of::kEvery:
         return true;
     }

@@ -13,8 +13,10 @@ namespace {
 
 constexpr std::string_view kUsage =
     "Usage: ddlaunch [FLAG ...] [--] PROGRAM [ARG ...]\n"
-    "       ddlaunch coordinator [FLAG ...]\n";
+    "       ddlaunch coordinator | plan | tune [FLAG ...]   (each with its own --help)\n";
 constexpr std::string_view kCoordinatorUsage = "Usage: ddlaunch coordinator [FLAG ...]\n";
+constexpr std::string_view kPlanUsage = "Usage: ddlaunch plan [FLAG ...]\n";
+constexpr std::string_view kTuneUsage = "Usage: ddlaunch tune [FLAG ...] [--] PROGRAM [ARG ...]\n";
 
 constexpr std::string_view kPurpose =
     R"(Starts workers of PROGRAM on this node, meets the job's other nodes, gives every
@@ -24,6 +26,13 @@ NAME.py runs by python3 -u; every other executable runs as it is.
 constexpr std::string_view kCoordinatorPurpose =
     R"(Serves the meetings of many jobs until it is stopped. Their nodes come to it by
 --rdzv-backend=c10d --rdzv-endpoint=HOST:PORT, each job by an --rdzv-id of its own.
+)";
+constexpr std::string_view kPlanPurpose =
+    R"(Shows for each world what its job would agree on. Starts nothing.
+)";
+constexpr std::string_view kTunePurpose =
+    R"(Finds the micro-batch that suits PROGRAM on this node's device: short trials with one worker,
+the micro-batch doubled from 1 on until memory or the gain in samples/s ends. Proposes a plan.
 )";
 
 constexpr std::string_view kRemarks =
@@ -47,6 +56,22 @@ constexpr std::string_view kCoordinatorRemarks =
 SIGTERM or SIGINT ends it with status 0; jobs that run then look for it for a while.
 )";
 
+constexpr std::string_view kTuneRemarks =
+    R"(The knee is the smallest micro-batch with 90 % of the best samples/s measured; the curve is
+  smoothed by running medians of three before. The choice fits the memory, so it may be smaller.
+
+PROGRAM takes its micro-batch from the plan (DDL_MICRO_BATCH_SIZE) and leaves a line for each
+  optimizer step in the file DDL_STEP_LOG, as every program does that uses DataParallel of the
+  SDK: step,samples,seconds,loss,peak_bytes (0: not known). It runs once for each trial, until
+  SIGTERM: give it enough epochs, and no checkpoint directory that matters.
+
+Memory is the GPU's by NVML; without one, what the step log says, or the workers' resident set.
+  Flags of a launch are taken too and hold for each trial, but for nodes, workers and log files.
+
+In --tune-dir: tune.yaml, which --config takes; trials.csv; tune.svg and tune.png, by gnuplot;
+  output and step log of each trial. Ctrl-C leaves what was measured.
+)";
+
 constexpr Example kExamples[] = {
     {"ddlaunch --nproc_per_node=4 train_bin", "four workers here"},
     {"ddlaunch --nproc_per_node=gpu train.py --epochs 3", "one for each GPU"},
@@ -56,6 +81,13 @@ constexpr Example kExamples[] = {
 constexpr Example kCoordinatorExamples[] = {
     {"ddlaunch coordinator --listen 10.0.0.1:29400 --rdzv-token-file=token", "asks for a token"},
     {"ddlaunch coordinator --listen 127.0.0.1:0", "any port"},
+};
+constexpr Example kPlanExamples[] = {
+    {"ddlaunch plan --global-batch-size=1024 --max-micro-batch-size=64 --world=1..16", "16 worlds"},
+};
+constexpr Example kTuneExamples[] = {
+    {"ddlaunch tune train_bin --epochs=1000", "until its data ends"},
+    {"ddlaunch tune --max-micro-batch-size=64 --check-loss train.py", "at most 64"},
 };
 
 std::string FlagLine(const FlagSpec& flag) {
@@ -130,6 +162,8 @@ std::string_view TitleOf(FlagGroup group) {
       return "The plan: global = micro x accumulation x world; the third number follows";
     case FlagGroup::kRate:
       return "Learning rate and schedule (ddlaunch plan --help explains them)";
+    case FlagGroup::kTune:
+      return "Trials";
     case FlagGroup::kOther:
       return "Other";
     case FlagGroup::kIgnored:
@@ -141,23 +175,85 @@ std::string_view TitleOf(FlagGroup group) {
 }
 
 std::string_view Purpose(Command command) {
-  return command == Command::kCoordinator ? kCoordinatorPurpose : kPurpose;
+  switch (command) {
+    case Command::kLaunch:
+      return kPurpose;
+    case Command::kCoordinator:
+      return kCoordinatorPurpose;
+    case Command::kPlan:
+      return kPlanPurpose;
+    case Command::kTune:
+      return kTunePurpose;
+  }
+  return "";
 }
 
 std::string_view Remarks(Command command) {
-  return command == Command::kCoordinator ? kCoordinatorRemarks : kRemarks;
+  switch (command) {
+    case Command::kLaunch:
+      return kRemarks;
+    case Command::kCoordinator:
+      return kCoordinatorRemarks;
+    case Command::kPlan:
+      return "";
+    case Command::kTune:
+      return kTuneRemarks;
+  }
+  return "";
 }
 
 std::span<const Example> Examples(Command command) {
-  if (command == Command::kCoordinator) {
-    return kCoordinatorExamples;
+  switch (command) {
+    case Command::kLaunch:
+      return kExamples;
+    case Command::kCoordinator:
+      return kCoordinatorExamples;
+    case Command::kPlan:
+      return kPlanExamples;
+    case Command::kTune:
+      return kTuneExamples;
   }
-  return kExamples;
+  return {};
 }
+
+namespace {
+
+std::string_view UsageOf(Command command) {
+  switch (command) {
+    case Command::kLaunch:
+      return kUsage;
+    case Command::kCoordinator:
+      return kCoordinatorUsage;
+    case Command::kPlan:
+      return kPlanUsage;
+    case Command::kTune:
+      return kTuneUsage;
+  }
+  return "";
+}
+
+// Of groups that `command` has no lines for, only names.
+bool IsByNameOnly(FlagGroup group, Command command) {
+  switch (group) {
+    case FlagGroup::kIgnored:
+    case FlagGroup::kRefused:
+      return true;
+    case FlagGroup::kRate:
+      return command == Command::kLaunch || command == Command::kTune;
+    case FlagGroup::kPlan:
+    case FlagGroup::kTune:
+    case FlagGroup::kOther:
+      return false;
+    default:
+      return command == Command::kTune;
+  }
+}
+
+}  // namespace
 
 std::string HelpText(Command command) {
   const bool is_coordinator = command == Command::kCoordinator;
-  std::string text(is_coordinator ? kCoordinatorUsage : kUsage);
+  std::string text(UsageOf(command));
   absl::StrAppend(&text, std::string(Purpose(command)), "Examples:\n", ExampleLines(command));
   const FlagSpec* previous = nullptr;
   for (const FlagSpec& flag : AllFlags()) {
@@ -168,10 +264,7 @@ std::string HelpText(Command command) {
     if (new_group && (!is_coordinator || previous == nullptr)) {
       absl::StrAppend(&text, is_coordinator ? "Flags" : std::string(TitleOf(flag.group)), ":\n");
     }
-    const bool by_name_only = flag.group == FlagGroup::kIgnored ||
-                              flag.group == FlagGroup::kRefused ||
-                              (flag.group == FlagGroup::kRate && command == Command::kLaunch);
-    if (!by_name_only) {
+    if (!IsByNameOnly(flag.group, command)) {
       absl::StrAppend(&text, FlagLine(flag));
     } else if (new_group) {
       absl::StrAppend(&text, NamesOf(flag.group));

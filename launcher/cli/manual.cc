@@ -136,6 +136,17 @@ std::string FlagEntry(const FlagSpec& flag) {
   return text;
 }
 
+// Those that the launch has too are described there.
+std::string OwnFlagEntries(Command command) {
+  std::string text;
+  for (const FlagSpec& flag : AllFlags()) {
+    if (flag.BelongsTo(command) && !flag.BelongsTo(Command::kLaunch)) {
+      absl::StrAppend(&text, FlagEntry(flag));
+    }
+  }
+  return text;
+}
+
 std::string FlagEntries(Command command) {
   std::string text;
   const FlagSpec* previous = nullptr;
@@ -178,12 +189,20 @@ std::string ManualPage() {
       ".B ddlaunch\n.RI [ FLAG \" ...] [\" \\-\\- \"] \" PROGRAM \" [\" ARG \" ...]\"\n"
       ".br\n"
       ".B ddlaunch coordinator\n.RI [ FLAG \" ...]\"\n"
+      ".br\n"
+      ".B ddlaunch plan\n.RI [ FLAG \" ...]\"\n"
+      ".br\n"
+      ".B ddlaunch tune\n.RI [ FLAG \" ...] [\" \\-\\- \"] \" PROGRAM \" [\" ARG \" ...]\"\n"
       ".SH DESCRIPTION\n",
       Escaped(Purpose(Command::kLaunch)), Paragraphs(Remarks(Command::kLaunch)), ".SH OPTIONS\n",
       FlagEntries(Command::kLaunch), ".SH THE COORDINATOR\n",
       Escaped(Purpose(Command::kCoordinator)), FlagEntries(Command::kCoordinator),
-      Paragraphs(Remarks(Command::kCoordinator)), std::string(kEnd), ".SH EXAMPLES\n",
+      Paragraphs(Remarks(Command::kCoordinator)), ".SH THE PLAN BEFOREHAND\n",
+      Escaped(Purpose(Command::kPlan)), OwnFlagEntries(Command::kPlan), ".SH TUNING\n",
+      Escaped(Purpose(Command::kTune)), OwnFlagEntries(Command::kTune),
+      Paragraphs(Remarks(Command::kTune)), std::string(kEnd), ".SH EXAMPLES\n",
       ExampleEntries(Command::kLaunch), ExampleEntries(Command::kCoordinator),
+      ExampleEntries(Command::kPlan), ExampleEntries(Command::kTune),
       ".SH SEE ALSO\n.BR mpirun (1),\n.BR nohup (1),\n.BR systemd.service (5)\n"));
 }
 

@@ -79,11 +79,12 @@ TEST(Flags, NearestFlag_AnotherWord_FindsNone) {
 }
 
 TEST(Help, Texts_NameTheFlagsOfTheirCommandAndFitAScreenAndAHalf) {
-  for (const Command command : {Command::kLaunch, Command::kCoordinator}) {
+  for (const Command command :
+       {Command::kLaunch, Command::kCoordinator, Command::kPlan, Command::kTune}) {
     const std::string text = HelpText(command);
     for (const FlagSpec& flag : AllFlags()) {
       if (flag.BelongsTo(command)) {
-        EXPECT_THAT(text, HasSubstr("--" + std::string(flag.name)));
+        EXPECT_THAT(text, HasSubstr("--" + std::string(flag.name))) << flag.name;
       }
     }
     constexpr std::ptrdiff_t kMaxLines = 80;
@@ -115,7 +116,8 @@ TEST(Manual, Page_HasEveryFlagWithItsDefaultAndVariable) {
 
 TEST(Help, Lines_AreAtMost100Wide) {
   constexpr std::size_t kMaxWidth = 100;
-  const std::string text = HelpText(Command::kLaunch) + HelpText(Command::kCoordinator);
+  const std::string text = HelpText(Command::kLaunch) + HelpText(Command::kCoordinator) +
+                           HelpText(Command::kPlan) + HelpText(Command::kTune);
   for (std::size_t at = 0; at < text.size();) {
     const std::size_t end = text.find('\n', at);
     EXPECT_LE(end - at, kMaxWidth) << text.substr(at, end - at);
