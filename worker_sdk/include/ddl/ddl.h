@@ -10,6 +10,7 @@
 #include "ddl/evaluation.h"     // IWYU pragma: export
 #include "ddl/lr_schedule.h"    // IWYU pragma: export
 #include "ddl/nccl_id.h"        // IWYU pragma: export
+#include "ddl/out_of_memory.h"  // IWYU pragma: export
 #include "ddl/sampler.h"        // IWYU pragma: export
 #include "ddl/seeds.h"          // IWYU pragma: export
 

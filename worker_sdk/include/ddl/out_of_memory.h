@@ -1,0 +1,70 @@
+// Out of memory: how a program says it, and how the SDK knows it when a library
+// says it.
+//
+// A micro-step that does not fit its device returns OutOfMemory(...) or throws;
+// DataParallel::RunStep then repeats the step with a smaller micro-batch. All
+// functions are pure and may be called from any thread.
+//
+//   if (cudaMalloc(&buffer, bytes) == cudaErrorMemoryAllocation) {
+//     ddl::MemoryUse use;
+//     use.asked_bytes = bytes;
+//     return ddl::OutOfMemory(use, "activations of layer 7");
+//   }
+#ifndef DDL_OUT_OF_MEMORY_H_
+#define DDL_OUT_OF_MEMORY_H_
+
+#include <cstdint>
+#include <exception>
+#include <string>
+#include <string_view>
+
+#include "absl/status/status.h"
+
+namespace ddl {
+
+// What is known of a device's memory, in bytes. 0: not known.
+struct MemoryUse {
+  std::int64_t asked_bytes = 0;     // the allocation that failed
+  std::int64_t in_use_bytes = 0;    // held by tensors
+  std::int64_t reserved_bytes = 0;  // held by the allocator, in_use_bytes included
+  std::int64_t free_bytes = 0;      // of the device
+  std::int64_t total_bytes = 0;     // of the device
+  friend bool operator==(const MemoryUse&, const MemoryUse&) = default;
+};
+
+// RESOURCE_EXHAUSTED, "out of memory: <text>", with `use` in it.
+absl::Status OutOfMemory(const MemoryUse& use, std::string_view text);
+
+// A status made by OutOfMemory, or one whose text SaysOutOfMemory. Not every
+// RESOURCE_EXHAUSTED: files and quotas run out too.
+[[nodiscard]] bool IsOutOfMemory(const absl::Status& status);
+
+// The words of CUDA, HIP, cuBLAS, PyTorch (devices and CPU), XLA and TensorFlow.
+[[nodiscard]] bool SaysOutOfMemory(std::string_view text);
+
+// std::bad_alloc, or an exception whose what() SaysOutOfMemory, such as
+// c10::OutOfMemoryError.
+[[nodiscard]] bool IsOutOfMemory(const std::exception& exception);
+// OutOfMemory with what the exception says. REQUIRES: IsOutOfMemory(exception).
+absl::Status OutOfMemoryOf(const std::exception& exception);
+
+// The numbers in a status of out of memory: those given to OutOfMemory, else
+// those that PyTorch writes into its text.
+[[nodiscard]] MemoryUse MemoryUseOf(const absl::Status& status);
+
+enum class MemoryShape : std::uint8_t {
+  kUnknown,
+  kShortage,       // less is free than was asked for
+  kFragmentation,  // enough is free, but not in one piece
+};
+// kFragmentation: asked <= free + (reserved - in use). What the allocator has
+// reserved and tensors do not use is free, in pieces.
+[[nodiscard]] MemoryShape ShapeOf(const MemoryUse& use);
+
+// What is known, which of the two it is, and what to try, in this order: against
+// fragmentation, mixed precision, a smaller micro-batch. One line, for people.
+[[nodiscard]] std::string ExplainOutOfMemory(const MemoryUse& use);
+
+}  // namespace ddl
+
+#endif  // DDL_OUT_OF_MEMORY_H_
