@@ -22,6 +22,8 @@ class SingleBackend final : public Backend {
                                                   " in a world of one");
   }
   absl::Status Barrier() override { return absl::OkStatus(); }
+  absl::Status Reconnect() override { return absl::OkStatus(); }
+  void Interrupt() override {}  // it never waits
   absl::Status Close() override { return absl::OkStatus(); }
 };
 

@@ -13,6 +13,7 @@
 #include "worker_sdk/src/grpc_gateway.h"
 #include "worker_sdk/src/memory_gateway.h"
 #include "worker_sdk/src/plan_bridge.h"
+#include "worker_sdk/src/plan_watch.h"
 
 namespace ddl {
 
@@ -21,6 +22,7 @@ struct Context::State {
   std::shared_ptr<internal::Gateway> gateway;
   ContextOptions options;
   std::atomic<std::int64_t> sequence{0};
+  std::shared_ptr<internal::PlanSeat> seat = std::make_shared<internal::PlanSeat>();
 };
 
 namespace internal {
@@ -36,6 +38,10 @@ Context ContextAccess::Make(Membership membership, std::shared_ptr<Gateway> gate
 
 std::shared_ptr<Gateway> ContextAccess::GatewayOf(const Context& context) {
   return context.state_->gateway;
+}
+
+std::shared_ptr<PlanSeat> ContextAccess::SeatOf(const Context& context) {
+  return context.state_->seat;
 }
 
 absl::Status CheckKey(std::string_view key) {
@@ -137,11 +143,11 @@ absl::Status Context::Publish(std::string_view key, std::string_view value) cons
 
 absl::StatusOr<std::string> Context::Fetch(std::string_view key,
                                            std::chrono::milliseconds timeout) const {
-  return state_->gateway->Fetch(key, timeout);
+  return state_->gateway->Fetch(key, timeout, {});
 }
 
 absl::Status Context::Barrier(std::string_view name, std::chrono::milliseconds timeout) const {
-  return state_->gateway->Barrier(name, timeout);
+  return state_->gateway->Barrier(name, timeout, {});
 }
 
 absl::StatusOr<Plan> Context::AgreePlan(const PlanDefaults& defaults) const {
@@ -154,6 +160,17 @@ absl::StatusOr<Plan> Context::AgreePlan(const PlanDefaults& defaults) const {
 absl::Status Context::ReportProgress(std::int64_t step, std::int64_t total_steps,
                                      double samples_per_s) const {
   return state_->gateway->ReportProgress(step, total_steps, samples_per_s);
+}
+
+absl::Status Context::ReportOutOfMemory(const absl::Status& error, std::int64_t micro_batch_size,
+                                        std::int64_t step) const {
+  if (!IsOutOfMemory(error)) {
+    return absl::InvalidArgumentError("not an out of memory: " + error.ToString());
+  }
+  return state_->gateway
+      ->ReportOutOfMemory({micro_batch_size, step, MemoryUseOf(error), std::string(error.message()),
+                           /*exiting=*/true})
+      .status();
 }
 
 std::int64_t Context::NextSequence() const {

@@ -56,7 +56,10 @@ absl::StatusOr<DataParallel> DataParallel::Create(Backend* backend,
 
 DataParallel::DataParallel(Backend* backend, std::vector<Parameter> parameters,
                            const DataParallelOptions& options)
-    : backend_(backend), parameters_(std::move(parameters)), bucket_bytes_(options.bucket_bytes) {
+    : backend_(backend),
+      parameters_(std::move(parameters)),
+      bucket_bytes_(options.bucket_bytes),
+      before_retry_(options.before_retry) {
   const std::size_t most = bucket_bytes_ / sizeof(float);
   for (std::size_t i = parameters_.size(); i > 0; --i) {
     const std::size_t elements = parameters_[i - 1].value.size();

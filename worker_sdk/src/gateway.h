@@ -6,12 +6,14 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <stop_token>
 #include <string>
 #include <string_view>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "ddl/context.h"
+#include "ddl/out_of_memory.h"
 
 namespace ddl::internal {
 
@@ -32,22 +34,49 @@ struct Membership {
   bool has_launcher = false;
 };
 
-// Thread safe. Errors as documented on Context's methods of the same names.
+// A micro-step that did not fit.
+struct OutOfMemoryReport {
+  std::int64_t micro_batch_size = 0;
+  std::int64_t step = 0;
+  MemoryUse memory;
+  std::string text;
+  bool exiting = false;  // the worker cannot repeat the step, and will exit
+};
+
+// A plan that takes the place of the round's, from optimizer step `step` on.
+struct PlanRevision {
+  int revision = 0;  // counts up in a round; 0 is the plan it began with
+  Plan plan;
+  std::int64_t step = 0;
+  std::string text;  // who ran out of memory, and what changed
+};
+
+// Thread safe. Errors as documented on Context's methods of the same names. A
+// call that takes a stop token ends with CANCELLED when stop is requested.
 class Gateway {
  public:
   using Timeout = std::chrono::milliseconds;
 
   virtual ~Gateway() = default;
   virtual absl::Status Publish(std::string_view key, std::string_view value) = 0;
-  virtual absl::StatusOr<std::string> Fetch(std::string_view key, Timeout timeout) = 0;
-  virtual absl::Status Barrier(std::string_view name, Timeout timeout) = 0;
+  virtual absl::StatusOr<std::string> Fetch(std::string_view key, Timeout timeout,
+                                            const std::stop_token& stop) = 0;
+  virtual absl::Status Barrier(std::string_view name, Timeout timeout,
+                               const std::stop_token& stop) = 0;
   // With the hash as the other side says it; Context checks it.
   virtual absl::StatusOr<Plan> AgreePlan(const PlanDefaults& defaults, Timeout timeout) = 0;
+  // The plan with a smaller micro-batch; of no meaning when `report` is exiting.
+  // FAILED_PRECONDITION: no plan, or the micro-batch is at its floor.
+  virtual absl::StatusOr<PlanRevision> ReportOutOfMemory(const OutOfMemoryReport& report) = 0;
+  // Waits, however long, for a later revision than `after`.
+  virtual absl::StatusOr<PlanRevision> WatchPlan(int after, const std::stop_token& stop) = 0;
   // See GroupMark.
   virtual absl::Status MarkGroup(std::string_view name, bool open) = 0;
   virtual absl::Status ReportProgress(std::int64_t step, std::int64_t total_steps,
                                       double samples_per_s) = 0;
 };
+
+struct PlanSeat;  // plan_watch.h
 
 // What only the SDK and its tests may do with a context.
 struct ContextAccess {
@@ -56,6 +85,7 @@ struct ContextAccess {
                       const ContextOptions& options);
   // For backends, which outlive the calls that are given a context.
   static std::shared_ptr<Gateway> GatewayOf(const Context& context);
+  static std::shared_ptr<PlanSeat> SeatOf(const Context& context);
 };
 
 // INVALID_ARGUMENT when the key or value is beyond the wire's limits.

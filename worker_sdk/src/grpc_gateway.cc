@@ -4,6 +4,7 @@
 #include <grpcpp/grpcpp.h>
 
 #include <algorithm>
+#include <stop_token>
 #include <string>
 #include <utility>
 
@@ -20,6 +21,8 @@ namespace v1 = ::ddlaunch::v1;
 
 // For calls that the agent answers from memory.
 constexpr Gateway::Timeout kPromptTimeout = std::chrono::seconds(30);
+// For those that wait for the coordinator, which may be away for a moment.
+constexpr Gateway::Timeout kCoordinatorTimeout = std::chrono::minutes(2);
 
 void SetDeadline(grpc::ClientContext* call, Gateway::Timeout timeout) {
   // Far deadlines would overflow gRPC's clock; a year is for ever here.
@@ -42,6 +45,29 @@ Membership FromProto(const v1::RegisterResponse& message) {
   membership.master_port = static_cast<int>(message.master_port());
   membership.has_launcher = true;
   return membership;
+}
+
+absl::StatusOr<Plan> FromProto(const v1::Plan& message) {
+  const absl::StatusOr<plan::Plan> plan = wire::CheckedPlan(message);
+  if (!plan.ok()) {
+    return absl::InternalError(plan.status().message());
+  }
+  return FromCore(*plan);
+}
+
+absl::StatusOr<PlanRevision> FromProto(const v1::PlanRevision& message) {
+  DDL_ASSIGN_OR_RETURN(Plan plan, FromProto(message.plan()));
+  return PlanRevision{message.revision(), std::move(plan), message.step(), message.text()};
+}
+
+// A protobuf string is UTF-8; a library's error text need not be.
+std::string AsUtf8(std::string_view text) {
+  constexpr unsigned char kFirstBeyondAscii = 0x80;
+  std::string ascii(text);
+  std::replace_if(
+      ascii.begin(), ascii.end(),
+      [](char letter) { return static_cast<unsigned char>(letter) >= kFirstBeyondAscii; }, '?');
+  return ascii;
 }
 
 class GrpcGateway final : public Gateway {
@@ -84,20 +110,23 @@ class GrpcGateway final : public Gateway {
                    "publishing key \"" + std::string(key) + "\"", kPromptTimeout);
   }
 
-  absl::StatusOr<std::string> Fetch(std::string_view key, Timeout timeout) override {
+  absl::StatusOr<std::string> Fetch(std::string_view key, Timeout timeout,
+                                    const std::stop_token& stop) override {
     DDL_RETURN_IF_ERROR(CheckKey(key));
     v1::FetchRequest request;
     request.set_round(round_);
     request.set_key(std::string(key));
     grpc::ClientContext call;
     SetDeadline(&call, timeout);
+    const std::stop_callback cancel(stop, [&call] { call.TryCancel(); });
     v1::FetchResponse response;
     DDL_RETURN_IF_ERROR(Outcome(stub_->Fetch(&call, request, &response),
                                 "waiting for key \"" + std::string(key) + "\"", timeout));
     return std::move(*response.mutable_value());
   }
 
-  absl::Status Barrier(std::string_view name, Timeout timeout) override {
+  absl::Status Barrier(std::string_view name, Timeout timeout,
+                       const std::stop_token& stop) override {
     DDL_RETURN_IF_ERROR(CheckKey(name));
     v1::BarrierRequest request;
     request.set_round(round_);
@@ -105,6 +134,7 @@ class GrpcGateway final : public Gateway {
     request.set_local_rank(local_rank_);
     grpc::ClientContext call;
     SetDeadline(&call, timeout);
+    const std::stop_callback cancel(stop, [&call] { call.TryCancel(); });
     v1::BarrierResponse response;
     return Outcome(stub_->Barrier(&call, request, &response),
                    "waiting for every rank at barrier \"" + std::string(name) + "\"", timeout);
@@ -120,11 +150,42 @@ class GrpcGateway final : public Gateway {
     v1::AgreePlanResponse response;
     DDL_RETURN_IF_ERROR(Outcome(stub_->AgreePlan(&call, request, &response),
                                 "agreeing on the training plan with the other ranks", timeout));
-    const absl::StatusOr<plan::Plan> plan = wire::CheckedPlan(response.plan());
-    if (!plan.ok()) {
-      return absl::InternalError(plan.status().message());
-    }
-    return FromCore(*plan);
+    return FromProto(response.plan());
+  }
+
+  absl::StatusOr<PlanRevision> ReportOutOfMemory(const OutOfMemoryReport& report) override {
+    v1::ReportOutOfMemoryRequest request;
+    request.set_round(round_);
+    request.set_local_rank(local_rank_);
+    request.set_micro_batch_size(report.micro_batch_size);
+    request.set_step(report.step);
+    request.set_exiting(report.exiting);
+    v1::MemoryReport& memory = *request.mutable_memory();
+    memory.set_asked_bytes(report.memory.asked_bytes);
+    memory.set_in_use_bytes(report.memory.in_use_bytes);
+    memory.set_reserved_bytes(report.memory.reserved_bytes);
+    memory.set_free_bytes(report.memory.free_bytes);
+    memory.set_total_bytes(report.memory.total_bytes);
+    memory.set_text(AsUtf8(std::string_view(report.text).substr(0, limits::kMaxTextBytes)));
+    grpc::ClientContext call;
+    SetDeadline(&call, kCoordinatorTimeout);
+    v1::PlanRevision response;
+    DDL_RETURN_IF_ERROR(Outcome(stub_->ReportOutOfMemory(&call, request, &response),
+                                "reporting out of memory", kCoordinatorTimeout));
+    return report.exiting ? PlanRevision{} : FromProto(response);
+  }
+
+  absl::StatusOr<PlanRevision> WatchPlan(int after, const std::stop_token& stop) override {
+    v1::WatchPlanRequest request;
+    request.set_round(round_);
+    request.set_local_rank(local_rank_);
+    request.set_after_revision(after);
+    grpc::ClientContext call;  // it waits as long as the round lasts
+    const std::stop_callback cancel(stop, [&call] { call.TryCancel(); });
+    v1::PlanRevision response;
+    DDL_RETURN_IF_ERROR(Outcome(stub_->WatchPlan(&call, request, &response),
+                                "watching the training plan", kPromptTimeout));
+    return FromProto(response);
   }
 
   absl::Status MarkGroup(std::string_view name, bool open) override {

@@ -7,9 +7,12 @@
 #include <cstdint>
 #include <map>
 #include <mutex>
+#include <optional>
+#include <stop_token>
 #include <string>
 #include <string_view>
 
+#include "agent/plan/plan.h"
 #include "worker_sdk/src/gateway.h"
 
 namespace ddl::internal {
@@ -21,10 +24,15 @@ class MemoryGateway final : public Gateway {
   explicit MemoryGateway(int world_size) : world_size_(world_size) {}
 
   absl::Status Publish(std::string_view key, std::string_view value) override;
-  absl::StatusOr<std::string> Fetch(std::string_view key, Timeout timeout) override;
-  absl::Status Barrier(std::string_view name, Timeout timeout) override;
-  // Solves the defaults of whoever asks; it does not compare them.
+  absl::StatusOr<std::string> Fetch(std::string_view key, Timeout timeout,
+                                    const std::stop_token& stop) override;
+  absl::Status Barrier(std::string_view name, Timeout timeout,
+                       const std::stop_token& stop) override;
+  // Solves the defaults of whoever asks; it does not compare them. Remembers what
+  // running out of memory has taught.
   absl::StatusOr<Plan> AgreePlan(const PlanDefaults& defaults, Timeout timeout) override;
+  absl::StatusOr<PlanRevision> ReportOutOfMemory(const OutOfMemoryReport& report) override;
+  absl::StatusOr<PlanRevision> WatchPlan(int after, const std::stop_token& stop) override;
   absl::Status MarkGroup(std::string_view name, bool open) override;
   absl::Status ReportProgress(std::int64_t step, std::int64_t total_steps,
                               double samples_per_s) override;
@@ -32,9 +40,12 @@ class MemoryGateway final : public Gateway {
  private:
   const int world_size_;
   std::mutex mutex_;
-  std::condition_variable changed_;
+  std::condition_variable_any changed_;
   std::map<std::string, std::string, std::less<>> values_;  // guarded by mutex_
   std::map<std::string, int, std::less<>> arrived_;         // guarded by mutex_
+  plan::Request request_;                                   // of in_force_; guarded by mutex_
+  std::optional<PlanRevision> in_force_;                    // guarded by mutex_
+  std::int64_t learned_max_micro_ = 0;                      // guarded by mutex_; 0: nothing
 };
 
 }  // namespace ddl::internal

@@ -1,9 +1,10 @@
 // Makes an ncclUniqueId with a library that is loaded at run time.
-#include "ddl/nccl_id.h"
+#include "worker_sdk/src/nccl_id.h"
 
 #include <dlfcn.h>
 
 #include <cstdlib>
+#include <stop_token>
 #include <string>
 #include <vector>
 
@@ -80,10 +81,10 @@ absl::StatusOr<NcclUniqueId> Parse(const std::string& value) {
 
 }  // namespace
 
-absl::StatusOr<NcclUniqueId> AgreeNcclUniqueId(const Context& context,
-                                               std::chrono::milliseconds timeout) {
-  const std::string key = "ddl/nccl/" + std::to_string(context.NextSequence());
-  if (context.rank() == 0) {
+absl::StatusOr<NcclUniqueId> internal::AgreeNcclUniqueId(Gateway& gateway, const std::string& key,
+                                                         int rank,
+                                                         std::chrono::milliseconds timeout) {
+  if (rank == 0) {
     absl::StatusOr<NcclUniqueId> made = MakeId();
     std::string value(1, made.ok() ? kHasId : kHasError);
     if (made.ok()) {
@@ -91,11 +92,18 @@ absl::StatusOr<NcclUniqueId> AgreeNcclUniqueId(const Context& context,
     } else {
       value += std::string(made.status().message());
     }
-    DDL_RETURN_IF_ERROR(context.Publish(key, value));
+    DDL_RETURN_IF_ERROR(gateway.Publish(key, value));
     return made;
   }
-  const absl::StatusOr<std::string> value = context.Fetch(key, timeout);
+  const absl::StatusOr<std::string> value = gateway.Fetch(key, timeout, std::stop_token());
   return value.ok() ? Parse(*value) : value.status();
+}
+
+absl::StatusOr<NcclUniqueId> AgreeNcclUniqueId(const Context& context,
+                                               std::chrono::milliseconds timeout) {
+  return internal::AgreeNcclUniqueId(*internal::ContextAccess::GatewayOf(context),
+                                     "ddl/nccl/" + std::to_string(context.NextSequence()),
+                                     context.rank(), timeout);
 }
 
 }  // namespace ddl

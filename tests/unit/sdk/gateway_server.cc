@@ -9,6 +9,7 @@
 #include <chrono>
 #include <filesystem>
 #include <optional>
+#include <stop_token>
 #include <utility>
 
 #include "agent/base/check.h"
@@ -73,7 +74,8 @@ class Service final : public v1::WorkerGateway::Service {
 
   grpc::Status Fetch(grpc::ServerContext* call, const v1::FetchRequest* request,
                      v1::FetchResponse* response) override {
-    const absl::StatusOr<std::string> value = gateway_.Fetch(request->key(), TimeLeft(*call));
+    const absl::StatusOr<std::string> value =
+        gateway_.Fetch(request->key(), TimeLeft(*call), stop_.get_token());
     if (value.ok()) {
       response->set_value(*value);
     }
@@ -82,7 +84,7 @@ class Service final : public v1::WorkerGateway::Service {
 
   grpc::Status Barrier(grpc::ServerContext* call, const v1::BarrierRequest* request,
                        v1::BarrierResponse* /*response*/) override {
-    return ToGrpc(gateway_.Barrier(request->name(), TimeLeft(*call)));
+    return ToGrpc(gateway_.Barrier(request->name(), TimeLeft(*call), stop_.get_token()));
   }
 
   grpc::Status AgreePlan(grpc::ServerContext* call, const v1::AgreePlanRequest* request,
@@ -102,6 +104,25 @@ class Service final : public v1::WorkerGateway::Service {
     return ToGrpc(plan.status());
   }
 
+  grpc::Status ReportOutOfMemory(grpc::ServerContext* /*call*/,
+                                 const v1::ReportOutOfMemoryRequest* request,
+                                 v1::PlanRevision* response) override {
+    if (request->exiting()) {
+      exiting_reports_ += 1;
+    }
+    return Answer(gateway_.ReportOutOfMemory({request->micro_batch_size(),
+                                              request->step(),
+                                              {},
+                                              request->memory().text(),
+                                              request->exiting()}),
+                  response);
+  }
+
+  grpc::Status WatchPlan(grpc::ServerContext* /*call*/, const v1::WatchPlanRequest* request,
+                         v1::PlanRevision* response) override {
+    return Answer(gateway_.WatchPlan(request->after_revision(), stop_.get_token()), response);
+  }
+
   grpc::Status MarkGroup(grpc::ServerContext* /*call*/, const v1::MarkGroupRequest* /*request*/,
                          v1::MarkGroupResponse* /*response*/) override {
     return grpc::Status::OK;
@@ -114,13 +135,29 @@ class Service final : public v1::WorkerGateway::Service {
   }
 
   [[nodiscard]] std::int64_t reported_step() const { return reported_step_; }
+  [[nodiscard]] int exiting_reports() const { return exiting_reports_; }
+  // Ends the calls that wait here.
+  void Stop() { stop_.request_stop(); }
 
  private:
+  static grpc::Status Answer(const absl::StatusOr<internal::PlanRevision>& revision,
+                             v1::PlanRevision* response) {
+    if (revision.ok()) {
+      response->set_revision(revision->revision);
+      *response->mutable_plan() = wire::ToWire(internal::ToCore(revision->plan));
+      response->mutable_plan()->set_hash(revision->plan.hash);
+      response->set_step(revision->step);
+      response->set_text(revision->text);
+    }
+    return ToGrpc(revision.status());
+  }
   static grpc::Status OverStatus() { return {grpc::StatusCode::ABORTED, "the round is over"}; }
 
   const GatewayOptions options_;
   internal::MemoryGateway gateway_;
+  std::stop_source stop_;
   std::atomic<std::int64_t> reported_step_{0};
+  std::atomic<int> exiting_reports_{0};
 };
 
 }  // namespace
@@ -152,7 +189,12 @@ std::int64_t GatewayServer::reported_step() const {
   return impl_->service.reported_step();
 }
 
+int GatewayServer::exiting_reports() const {
+  return impl_->service.exiting_reports();
+}
+
 void GatewayServer::Stop() {
+  impl_->service.Stop();
   impl_->server->Shutdown(std::chrono::system_clock::now());
 }
 

@@ -32,6 +32,8 @@ class GatewayServer {
   [[nodiscard]] const std::string& address() const { return address_; }
   // The last step that any rank reported.
   [[nodiscard]] std::int64_t reported_step() const;
+  // Reports of out of memory by workers that said they would exit.
+  [[nodiscard]] int exiting_reports() const;
   // Ends the service now; calls that wait fail.
   void Stop();
 

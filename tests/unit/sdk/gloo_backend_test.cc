@@ -9,6 +9,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "ddl/backend.h"
@@ -152,6 +153,59 @@ TEST(Gloo, PeerThatGoes_IsNoticedByAllAtOnce) {
     EXPECT_EQ(backend->Barrier(), status);
   });
   EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(30));
+}
+
+TEST(Gloo, Reconnect_MakesABrokenBackendUsableAgain) {
+  BackendOptions options;
+  options.timeout = std::chrono::minutes(5);
+  testing::Meeting done(4);
+  OverGloo(4, options, [&](std::unique_ptr<Backend> backend) {
+    for (int round = 0; round < 2; ++round) {
+      // One rank leaves while the others wait for it; the next time another one.
+      std::vector<float> values(1000, 1);
+      if (backend->rank() != round) {
+        absl::Status status;
+        while (status.ok()) {
+          status = backend->AllReduceSum(std::span(values));
+        }
+      }
+      const absl::Status again = backend->Reconnect();
+      ASSERT_TRUE(again.ok()) << again;
+      values.assign(1000, 1);
+      ASSERT_TRUE(backend->AllReduceSum(std::span(values)).ok());
+      ASSERT_TRUE(AllEqual(values, 4.0F));
+      done.Meet([] {}, [] {});
+    }
+    EXPECT_TRUE(backend->Close().ok());
+    EXPECT_EQ(backend->Reconnect().code(), absl::StatusCode::kFailedPrecondition);
+  });
+}
+
+TEST(Gloo, Interrupt_EndsWhatWaitsAsSoonAsAPeerReconnects) {
+  testing::Meeting done(3);
+  OverGloo(3, {}, [&](std::unique_ptr<Backend> backend) {
+    ASSERT_TRUE(backend->Barrier().ok());
+    done.Meet([] {}, [] {});
+    backend->Interrupt();
+    std::vector<float> values(10, 1);
+    const absl::Status status = backend->AllReduceSum(std::span(values));
+    EXPECT_EQ(status.code(), absl::StatusCode::kAborted) << status;
+    ASSERT_TRUE(backend->Reconnect().ok());
+    ASSERT_TRUE(backend->AllReduceSum(std::span(values)).ok());
+    ASSERT_TRUE(AllEqual(values, 3.0F));
+    done.Meet([] {}, [] {});
+    // One goes to connect anew, the others wait in an operation: none of them
+    // blames it for it.
+    if (backend->rank() != 0) {
+      std::thread other([&] { backend->Interrupt(); });
+      const absl::Status waiting = backend->AllReduceSum(std::span(values));
+      EXPECT_EQ(waiting.code(), absl::StatusCode::kAborted) << waiting;
+      other.join();
+    }
+    ASSERT_TRUE(backend->Reconnect().ok());
+    ASSERT_TRUE(backend->Barrier().ok());
+    done.Meet([] {}, [] {});
+  });
 }
 
 TEST(Gloo, PeerThatDoesNotCome_IsATimeout) {

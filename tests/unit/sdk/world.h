@@ -95,6 +95,8 @@ class ThreadBackend final : public Backend {
     meeting_->Meet([] {}, [] {});
     return absl::OkStatus();
   }
+  absl::Status Reconnect() override { return Barrier(); }
+  void Interrupt() override {}
   absl::Status Close() override { return Barrier(); }
 
  private:

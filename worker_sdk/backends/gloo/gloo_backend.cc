@@ -12,6 +12,8 @@
 
 #include <csignal>
 #include <exception>
+#include <mutex>
+#include <stop_token>
 #include <string>
 #include <utility>
 
@@ -51,20 +53,50 @@ void IgnoreBrokenPipes() {
 // of this one.
 constexpr std::chrono::milliseconds kBlameDelay = std::chrono::seconds(3);
 
+// What it takes to connect, at first and again.
+struct Meeting {
+  int rank = 0;
+  int world_size = 1;
+  std::string address;  // this node's own
+  std::shared_ptr<Gateway> gateway;
+  std::chrono::milliseconds timeout{};
+};
+using Mesh = std::shared_ptr<gloo::rendezvous::Context>;
+
+// Connects all ranks, which meet under keys that begin with `prefix`.
+absl::StatusOr<Mesh> Connect(const Meeting& meeting, const std::string& prefix) {
+  GlooStore store(*meeting.gateway, prefix, std::chrono::steady_clock::now() + meeting.timeout);
+  try {
+    gloo::transport::tcp::attr attributes;
+    attributes.hostname = meeting.address;
+    std::shared_ptr<gloo::transport::Device> device =
+        gloo::transport::tcp::CreateDevice(attributes);
+    auto mesh = std::make_shared<gloo::rendezvous::Context>(meeting.rank, meeting.world_size);
+    mesh->setTimeout(meeting.timeout);
+    mesh->connectFullMesh(store, device);
+    return mesh;
+  } catch (const std::exception& e) {
+    if (!store.error().ok()) {
+      return store.error();
+    }
+    const std::string text = "gloo, rank " + std::to_string(meeting.rank) + ", connecting from " +
+                             meeting.address + ": " + e.what();
+    return SaysTimeout(text) ? absl::DeadlineExceededError(text) : absl::UnavailableError(text);
+  }
+}
+
 class GlooBackend final : public Backend {
  public:
   // `prefix` names what belongs to this backend at the gateway.
-  GlooBackend(std::shared_ptr<gloo::rendezvous::Context> context, std::shared_ptr<Gateway> gateway,
-              std::string prefix, std::chrono::milliseconds timeout)
-      : context_(std::move(context)),
-        gateway_(std::move(gateway)),
+  GlooBackend(Meeting meeting, Mesh mesh, std::string prefix)
+      : meeting_(std::move(meeting)),
+        context_(std::move(mesh)),
         prefix_(std::move(prefix)),
-        timeout_(timeout),
-        mark_(gateway_, prefix_) {}
+        mark_(meeting_.gateway, prefix_) {}
 
   [[nodiscard]] std::string_view name() const override { return "gloo"; }
-  [[nodiscard]] int rank() const override { return context_->rank; }
-  [[nodiscard]] int world_size() const override { return context_->size; }
+  [[nodiscard]] int rank() const override { return meeting_.rank; }
+  [[nodiscard]] int world_size() const override { return meeting_.world_size; }
 
   absl::Status AllReduceSum(std::span<float> values) override { return AllReduce(values); }
   absl::Status AllReduceSum(std::span<double> values) override { return AllReduce(values); }
@@ -95,12 +127,42 @@ class GlooBackend final : public Backend {
     });
   }
 
+  absl::Status Reconnect() override {
+    if (closed_) {
+      return broken_;
+    }
+    CloseConnections();
+    context_.reset();
+    {
+      const std::lock_guard lock(interrupt_mutex_);
+      interrupt_ = std::stop_source();
+    }
+    tag_ = 0;
+    ++reconnections_;
+    absl::StatusOr<Mesh> mesh =
+        Connect(meeting_, prefix_ + "again/" + std::to_string(reconnections_) + "/");
+    broken_ = mesh.status();
+    if (mesh.ok()) {
+      context_ = *std::move(mesh);
+    }
+    return broken_;
+  }
+
+  // Closing the connections here would not wake an operation of this process that
+  // waits on them; that the peers close theirs does.
+  void Interrupt() override {
+    const std::lock_guard lock(interrupt_mutex_);
+    interrupt_.request_stop();
+  }
+
   // Gloo resets its connections when it closes them, which drops what is still
   // on its way; so the ranks meet elsewhere first.
   absl::Status Close() override {
     DDL_RETURN_IF_ERROR(broken_);
+    closed_ = true;
     broken_ = absl::FailedPreconditionError(Who("an operation") + ": the backend was closed");
-    absl::Status closed = gateway_->Barrier(prefix_ + "close", timeout_);
+    absl::Status closed =
+        meeting_.gateway->Barrier(prefix_ + "close", meeting_.timeout, std::stop_token());
     mark_.Leave();
     return closed;
   }
@@ -124,8 +186,10 @@ class GlooBackend final : public Backend {
   // ranks that wait for this one fail at once too, and not at their timeout.
   template <typename Operation>
   absl::Status Run(const std::string& what, const Operation& operation) {
-    if (!broken_.ok()) {
-      return broken_;
+    DDL_RETURN_IF_ERROR(broken_);
+    const std::stop_token interrupted = InterruptToken();
+    if (interrupted.stop_requested()) {
+      return Interrupted(what);
     }
     try {
       operation();
@@ -135,16 +199,37 @@ class GlooBackend final : public Backend {
     } catch (const std::exception& e) {
       broken_ = absl::InternalError(Who(what) + ": " + e.what());
     }
+    CloseConnections();
+    if (absl::IsUnavailable(broken_)) {
+      // Nobody publishes this key: the wait ends with the round, with the time, or
+      // when it turns out that the peers only want to connect anew.
+      [[maybe_unused]] const auto ignored =
+          meeting_.gateway->Fetch(prefix_ + "round-over", kBlameDelay, interrupted);
+    }
+    if (interrupted.stop_requested()) {
+      broken_ = Interrupted(what);
+    }
+    return broken_;
+  }
+
+  void CloseConnections() {
+    if (context_ == nullptr) {
+      return;
+    }
     try {
       context_->closeConnections();
     } catch (const std::exception&) {
       // They are closed already.
     }
-    if (absl::IsUnavailable(broken_)) {
-      // Nobody publishes this key: the wait ends with the round, or with the time.
-      [[maybe_unused]] const auto ignored = gateway_->Fetch(prefix_ + "round-over", kBlameDelay);
-    }
-    return broken_;
+  }
+
+  std::stop_token InterruptToken() {
+    const std::lock_guard lock(interrupt_mutex_);
+    return interrupt_.get_token();
+  }
+
+  [[nodiscard]] absl::Status Interrupted(const std::string& what) const {
+    return absl::AbortedError(Who(what) + ": the ranks are to connect anew");
   }
 
   [[nodiscard]] std::string Who(const std::string& what) const {
@@ -155,7 +240,8 @@ class GlooBackend final : public Backend {
   [[nodiscard]] absl::Status Broken(const std::string& what, const std::string& text) const {
     if (SaysTimeout(text)) {
       return absl::DeadlineExceededError(Who(what) + ": a peer did not come within " +
-                                         std::to_string(timeout_.count()) + " ms (" + text + ")");
+                                         std::to_string(meeting_.timeout.count()) + " ms (" + text +
+                                         ")");
     }
     return absl::UnavailableError(Who(what) + ": the connection to a peer broke: it has died or " +
                                   "given up (" + text + ")");
@@ -164,13 +250,16 @@ class GlooBackend final : public Backend {
   // Operations follow one another in the same order on every rank.
   std::uint32_t NextTag() { return tag_++; }
 
-  std::shared_ptr<gloo::rendezvous::Context> context_;
-  std::shared_ptr<Gateway> gateway_;
-  std::string prefix_;
-  std::chrono::milliseconds timeout_;
+  const Meeting meeting_;
+  Mesh context_;  // null: connecting anew failed
+  const std::string prefix_;
   GroupMark mark_;
   std::uint32_t tag_ = 0;
-  absl::Status broken_;  // the first error; every later call returns it
+  int reconnections_ = 0;
+  bool closed_ = false;
+  std::mutex interrupt_mutex_;
+  std::stop_source interrupt_;  // guarded by interrupt_mutex_; a new one each time
+  absl::Status broken_;         // the first error; every later call returns it
 };
 
 }  // namespace
@@ -178,27 +267,11 @@ class GlooBackend final : public Backend {
 absl::StatusOr<std::unique_ptr<Backend>> CreateGlooBackend(const Context& context,
                                                            const BackendOptions& options) {
   IgnoreBrokenPipes();
-  const std::string who =
-      "gloo, rank " + std::to_string(context.rank()) + ", connecting from " + context.address();
+  Meeting meeting{context.rank(), context.world_size(), context.address(),
+                  ContextAccess::GatewayOf(context), options.timeout};
   const std::string prefix = "ddl/gloo/" + std::to_string(context.NextSequence()) + "/";
-  GlooStore store(context, prefix, std::chrono::steady_clock::now() + options.timeout);
-  try {
-    gloo::transport::tcp::attr attributes;
-    attributes.hostname = context.address();
-    std::shared_ptr<gloo::transport::Device> device =
-        gloo::transport::tcp::CreateDevice(attributes);
-    auto mesh = std::make_shared<gloo::rendezvous::Context>(context.rank(), context.world_size());
-    mesh->setTimeout(options.timeout);
-    mesh->connectFullMesh(store, device);
-    return std::make_unique<GlooBackend>(std::move(mesh), ContextAccess::GatewayOf(context), prefix,
-                                         options.timeout);
-  } catch (const std::exception& e) {
-    if (!store.error().ok()) {
-      return store.error();
-    }
-    const std::string text = who + ": " + e.what();
-    return SaysTimeout(text) ? absl::DeadlineExceededError(text) : absl::UnavailableError(text);
-  }
+  DDL_ASSIGN_OR_RETURN(Mesh mesh, Connect(meeting, prefix));
+  return std::make_unique<GlooBackend>(std::move(meeting), std::move(mesh), prefix);
 }
 
 }  // namespace ddl::internal

@@ -12,7 +12,7 @@ void GlooStore::Fail(absl::Status status) {
 }
 
 void GlooStore::set(const std::string& key, const std::vector<char>& data) {
-  absl::Status status = context_.Publish(prefix_ + key, {data.data(), data.size()});
+  absl::Status status = gateway_.Publish(prefix_ + key, {data.data(), data.size()});
   if (!status.ok()) {
     Fail(std::move(status));
   }
@@ -22,7 +22,7 @@ std::string GlooStore::Fetch(const std::string& key) {
   const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(
       deadline_ - std::chrono::steady_clock::now());
   absl::StatusOr<std::string> value =
-      context_.Fetch(prefix_ + key, std::max(left, std::chrono::milliseconds(1)));
+      gateway_.Fetch(prefix_ + key, std::max(left, std::chrono::milliseconds(1)), {});
   if (!value.ok()) {
     Fail(absl::Status(value.status().code(), "rank " + key + " did not join the Gloo backend: " +
                                                  std::string(value.status().message())));

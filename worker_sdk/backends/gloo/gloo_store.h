@@ -1,4 +1,4 @@
-// A Gloo rendezvous store on top of Context's keys.
+// A Gloo rendezvous store on top of the gateway's keys.
 #ifndef DDLAUNCH_WORKER_SDK_BACKENDS_GLOO_GLOO_STORE_H_
 #define DDLAUNCH_WORKER_SDK_BACKENDS_GLOO_GLOO_STORE_H_
 
@@ -10,18 +10,17 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "ddl/context.h"
+#include "worker_sdk/src/gateway.h"
 
 namespace ddl::internal {
 
 // Gloo's interface knows no errors but exceptions: a failed call keeps its
-// status in error() and throws. Not thread safe; `context` must outlive it.
+// status in error() and throws. Not thread safe; `gateway` must outlive it.
 class GlooStore final : public gloo::rendezvous::Store {
  public:
   // All keys begin with `prefix`; the whole rendezvous ends by `deadline`.
-  GlooStore(const Context& context, std::string prefix,
-            std::chrono::steady_clock::time_point deadline)
-      : context_(context), prefix_(std::move(prefix)), deadline_(deadline) {}
+  GlooStore(Gateway& gateway, std::string prefix, std::chrono::steady_clock::time_point deadline)
+      : gateway_(gateway), prefix_(std::move(prefix)), deadline_(deadline) {}
 
   void set(const std::string& key, const std::vector<char>& data) override;
   std::vector<char> get(const std::string& key) override;
@@ -36,7 +35,7 @@ class GlooStore final : public gloo::rendezvous::Store {
   [[noreturn]] void Fail(absl::Status status);
   std::string Fetch(const std::string& key);
 
-  const Context& context_;
+  Gateway& gateway_;
   const std::string prefix_;
   const std::chrono::steady_clock::time_point deadline_;
   absl::Status error_;

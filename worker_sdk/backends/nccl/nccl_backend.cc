@@ -7,18 +7,20 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <chrono>
+#include <stop_token>
 #include <string>
 #include <string_view>
 #include <thread>
 #include <utility>
 
 #include "agent/base/status_macros.h"
-#include "ddl/nccl_id.h"
 #include "worker_sdk/backends/nccl/device_buffer.h"
 #include "worker_sdk/src/device_claim.h"
 #include "worker_sdk/src/gateway.h"
 #include "worker_sdk/src/group_mark.h"
+#include "worker_sdk/src/nccl_id.h"
 
 namespace ddl {
 namespace {
@@ -49,8 +51,8 @@ class NcclBackendImpl final : public NcclBackend {
         device_(device),
         timeout_(timeout),
         gateway_(internal::ContextAccess::GatewayOf(context)),
-        close_name_("ddl/nccl/" + std::to_string(context.NextSequence()) + "/close"),
-        mark_(gateway_, close_name_) {}
+        prefix_("ddl/nccl/" + std::to_string(context.NextSequence()) + "/"),
+        mark_(gateway_, prefix_) {}
 
   ~NcclBackendImpl() override {
     // Aborting needs no peer; a clean end has nothing in flight to lose.
@@ -64,8 +66,10 @@ class NcclBackendImpl final : public NcclBackend {
 
   absl::Status Connect(const NcclUniqueId& id) {
     DDL_RETURN_IF_ERROR(CudaStatus(cudaSetDevice(device_), "choosing the device"));
-    DDL_RETURN_IF_ERROR(
-        CudaStatus(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "making a stream"));
+    if (stream_ == nullptr) {
+      DDL_RETURN_IF_ERROR(CudaStatus(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking),
+                                     "making a stream"));
+    }
     ncclUniqueId unique_id{};
     std::copy(id.begin(), id.end(), unique_id.internal);
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
@@ -95,11 +99,32 @@ class NcclBackendImpl final : public NcclBackend {
     float token = 0;
     return AllReduceSum(std::span(&token, 1));
   }
+  absl::Status Reconnect() override {
+    if (closed_) {
+      return broken_;
+    }
+    // Aborting ends what still runs on the device, and needs no peer.
+    if (communicator_ != nullptr) {
+      ncclCommAbort(std::exchange(communicator_, nullptr));
+    }
+    interrupted_ = false;
+    broken_ = absl::OkStatus();
+    ++reconnections_;
+    const absl::StatusOr<NcclUniqueId> id = internal::AgreeNcclUniqueId(
+        *gateway_, prefix_ + "again/" + std::to_string(reconnections_), rank_, timeout_);
+    const absl::Status connected = id.ok() ? Connect(*id) : id.status();
+    if (broken_.ok()) {
+      broken_ = connected;
+    }
+    return connected;
+  }
+  void Interrupt() override { interrupted_ = true; }
   absl::Status Close() override {
     DDL_RETURN_IF_ERROR(broken_);
+    closed_ = true;
     broken_ = absl::FailedPreconditionError("nccl, rank " + std::to_string(rank_) +
                                             ": the backend was closed");
-    absl::Status closed = gateway_->Barrier(close_name_, timeout_);
+    absl::Status closed = gateway_->Barrier(prefix_ + "close", timeout_, std::stop_token());
     mark_.Leave();
     return closed;
   }
@@ -149,6 +174,9 @@ class NcclBackendImpl final : public NcclBackend {
   // Waits until NCCL has queued the operation and the device has done it.
   absl::Status Finish(const std::string& what, ncclResult_t result, Clock::time_point deadline) {
     while (!Failed(result) && Clock::now() < deadline) {
+      if (interrupted_) {
+        return Break(absl::StatusCode::kAborted, what, "the ranks are to connect anew");
+      }
       ncclResult_t state = ncclSuccess;
       result = ncclCommGetAsyncError(communicator_, &state);
       result = Failed(result) ? result : state;
@@ -188,11 +216,14 @@ class NcclBackendImpl final : public NcclBackend {
   const int device_;
   const std::chrono::milliseconds timeout_;
   const std::shared_ptr<internal::Gateway> gateway_;
-  const std::string close_name_;
+  const std::string prefix_;  // names what belongs to this backend at the gateway
   internal::GroupMark mark_;
   cudaStream_t stream_ = nullptr;
   ncclComm_t communicator_ = nullptr;
   internal::DeviceBuffer staging_;
+  int reconnections_ = 0;
+  bool closed_ = false;
+  std::atomic<bool> interrupted_ = false;
   absl::Status broken_;  // the first error; every later call returns it
 };
 

@@ -5,9 +5,9 @@
 // ever: an operation ends with an error when a peer has died (at once, when its
 // connection breaks) or when the timeout has passed. After an error the backend
 // is broken: every later call returns that error again, and the worker should
-// exit, so that its launcher restarts the group.
+// exit, so that its launcher restarts the group; or all ranks Reconnect().
 //
-// Thread safety: one thread at a time.
+// Thread safety: one thread at a time, except for Interrupt().
 #ifndef DDL_BACKEND_H_
 #define DDL_BACKEND_H_
 
@@ -43,6 +43,19 @@ class Backend {
 
   // Waits until every rank is here.
   virtual absl::Status Barrier() = 0;
+
+  // Leaves the connections, broken or not, and connects all ranks anew, in the
+  // same round. Every rank must call it, and none before all ranks are done with
+  // what they did before: what is on its way is lost. After an error this is the
+  // only way to use the backend again. A rank that waits in an operation is set
+  // free when its peers call this, or by Interrupt().
+  // Errors: as of connecting; FAILED_PRECONDITION, the backend was closed.
+  virtual absl::Status Reconnect() = 0;
+
+  // Says that the ranks are about to Reconnect(). Until then every operation,
+  // also the one in progress, ends with ABORTED; on Gloo the one in progress only
+  // as soon as a peer has left its connections. May be called from any thread.
+  virtual void Interrupt() = 0;
 
   // The orderly end: waits until every rank calls it, so that none disconnects
   // while another still waits for its last bytes. No operation may follow. A

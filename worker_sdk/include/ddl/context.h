@@ -183,6 +183,16 @@ class Context {
   absl::Status ReportProgress(std::int64_t step, std::int64_t total_steps,
                               double samples_per_s) const;
 
+  // Tells the agent that a micro-step of this size ran out of memory (see
+  // out_of_memory.h) in this optimizer step, and that the program will now exit
+  // with a failure: ddlaunch then starts all workers again with a smaller micro-
+  // batch, at no charge to --max-restarts. For programs that do not use
+  // DataParallel::RunStep, which repeats the step in place.
+  // Errors: INVALID_ARGUMENT, `error` is none of out of memory; UNAVAILABLE, the
+  // agent is gone.
+  absl::Status ReportOutOfMemory(const absl::Status& error, std::int64_t micro_batch_size,
+                                 std::int64_t step) const;
+
   // Counts up on each call: a number that is equal on every rank when all make
   // the same calls in the same order. Libraries use it to name their keys.
   [[nodiscard]] std::int64_t NextSequence() const;

@@ -18,12 +18,20 @@
 //   absl::StatusOr<ddl::StepResult> result = parallel->FinishStep();
 //   update the parameters with the gradients;
 //
+// RunStep does all of the first three lines itself and, when it was created with
+// the Context, survives running out of memory: all ranks agree on half the micro-
+// batch, and do the step again with the same samples. Global batch and rate stay.
+//
+//   absl::StatusOr<ddl::StepResult> result =
+//       parallel->RunStep(share, [&](std::span<const std::int64_t> samples) { ... });
+//
 // Gradients travel in flat buckets, the last parameter first (the order in
 // which a backward pass completes them).
 // Thread safety: none; one thread owns it, and it uses the backend.
 #ifndef DDL_DATA_PARALLEL_H_
 #define DDL_DATA_PARALLEL_H_
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -35,10 +43,13 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "ddl/backend.h"
+#include "ddl/context.h"
+#include "ddl/sampler.h"
 
 namespace ddl {
 
 namespace internal {
+class PlanWatch;
 class StepLog;
 }  // namespace internal
 
@@ -56,7 +67,27 @@ struct DataParallelOptions {
   // The most memory that the device has used, in bytes, for the step log that
   // `ddlaunch tune` reads; none: what this process has had resident.
   std::function<std::int64_t()> peak_memory_bytes;
+  // Called before RunStep computes a step again, with the gradients at zero, on
+  // each rank that had begun it: puts back what computing has changed besides the
+  // gradients, such as the statistics of BatchNorm, or gives memory back to the
+  // device. None: there is nothing to put back.
+  std::function<void()> before_retry;
+  // How long ranks wait for each other before a step is done again: one may still
+  // be saving a checkpoint.
+  std::chrono::milliseconds agreement_timeout = std::chrono::minutes(5);
 };
+
+// What computing a micro-batch gives: the sum of its samples' losses, and their
+// number (or that of tokens).
+struct MicroResult {
+  double loss_sum = 0;
+  double weight = 0;
+};
+
+// Computes the samples (indices into the data set, never none) in one micro-step,
+// and adds the sum of their gradients to the gradient arrays. It returns
+// OutOfMemory (out_of_memory.h) or throws when they do not fit.
+using MicroStep = std::function<absl::StatusOr<MicroResult>(std::span<const std::int64_t>)>;
 
 // One optimizer step over all ranks.
 struct StepResult {
@@ -74,6 +105,35 @@ class DataParallel {
   // else the backend's.
   static absl::StatusOr<DataParallel> Create(Backend* backend, std::vector<Parameter> parameters,
                                              const DataParallelOptions& options = {});
+
+  // The same, for a RunStep that survives running out of memory by the rules of
+  // `plan`, which is the context's (AgreePlan). At most one at a time in a
+  // process; it has a thread, which waits for the agent's word. Every rank must
+  // create it so.
+  // Errors: as above; FAILED_PRECONDITION, there is another one.
+  static absl::StatusOr<DataParallel> Create(const Context& context, const Plan& plan,
+                                             Backend* backend, std::vector<Parameter> parameters,
+                                             const DataParallelOptions& options = {});
+
+  // One optimizer step, up to the mean gradient: zeroes the gradients, calls
+  // `compute` for each micro-batch of the share's samples, and sums over all
+  // ranks. Every rank must call it, in the same steps, also with an empty share.
+  //
+  // When `compute` runs out of memory on any rank, all ranks do the step again
+  // with a smaller micro-batch; what was computed before does not count. Errors
+  // that are none of out of memory, and exceptions, are handed to the caller.
+  // Errors: RESOURCE_EXHAUSTED (IsOutOfMemory), and the micro-batch cannot be made
+  // smaller, or the DataParallel was created without the context: the program
+  // should exit; those of `compute` and of the backend; DEADLINE_EXCEEDED, ABORTED:
+  // a rank did not come to do the step again.
+  absl::StatusOr<StepResult> RunStep(const StepShare& share, const MicroStep& compute);
+
+  // Samples of a micro-step, as RunStep splits them now; 0: as the share says.
+  [[nodiscard]] std::int64_t micro_batch_size() const;
+
+  // The number of the next step, for messages: after a resume, say. Every rank
+  // must give the same. REQUIRES: step >= 0.
+  void set_next_step(std::int64_t step) { next_step_ = step; }
 
   // Adds a micro-batch to the step's loss and weight. Not called for an empty
   // share; a weight of zero is allowed.
@@ -102,6 +162,12 @@ class DataParallel {
                const DataParallelOptions& options);
   absl::Status CheckSameLayout();
   absl::Status ReduceBucket(const Bucket& bucket, double weight);
+  // RunStep's parts.
+  struct Attempt;
+  Attempt Try(const StepShare& share, const MicroStep& compute);
+  absl::Status PrepareRetry(const Attempt& attempt);
+  absl::Status GiveUp(const absl::Status& error, const absl::Status& refused) const;
+  [[nodiscard]] std::vector<std::span<const std::int64_t>> Split(const StepShare& share) const;
 
   Backend* backend_;
   std::vector<Parameter> parameters_;
@@ -110,6 +176,9 @@ class DataParallel {
   std::vector<float> flat_;  // the bucket on its way
   double loss_sum_ = 0;      // of this rank, this step
   double weight_ = 0;
+  std::int64_t next_step_ = 0;
+  std::function<void()> before_retry_;
+  std::shared_ptr<internal::PlanWatch> watch_;   // null: created without a context
   std::shared_ptr<internal::StepLog> step_log_;  // null: none is wanted
 };
 

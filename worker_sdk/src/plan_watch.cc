@@ -1,0 +1,157 @@
+// The watcher thread, and what the trainer's thread asks of it.
+#include "worker_sdk/src/plan_watch.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "agent/base/status_macros.h"
+#include "worker_sdk/src/plan_bridge.h"
+
+namespace ddl::internal {
+
+absl::StatusOr<std::unique_ptr<PlanWatch>> PlanWatch::Create(std::shared_ptr<PlanSeat> seat,
+                                                             std::shared_ptr<Gateway> gateway,
+                                                             Backend* backend, const Plan& plan,
+                                                             std::chrono::milliseconds timeout) {
+  if (seat->taken.exchange(true)) {
+    return absl::FailedPreconditionError(
+        "another DataParallel was created with this context and is still there; only one at a "
+        "time can repeat steps: create the others without the context");
+  }
+  return std::unique_ptr<PlanWatch>(
+      new PlanWatch(std::move(seat), std::move(gateway), backend, plan, timeout));
+}
+
+PlanWatch::PlanWatch(std::shared_ptr<PlanSeat> seat, std::shared_ptr<Gateway> gateway,
+                     Backend* backend, const Plan& plan, std::chrono::milliseconds timeout)
+    : seat_(std::move(seat)),
+      gateway_(std::move(gateway)),
+      backend_(backend),
+      global_batch_size_(plan.global_batch_size),
+      timeout_(timeout),
+      micro_batch_size_(plan.micro_batch_size),
+      adopted_(seat_->revision) {
+  if (const std::int64_t most = seat_->max_micro_batch_size; most > 0) {
+    micro_batch_size_ = std::min(micro_batch_size_, most);
+  }
+  watcher_ = std::jthread([this](const std::stop_token& stop) { Watch(stop); });
+}
+
+PlanWatch::~PlanWatch() {
+  watcher_.request_stop();
+  watcher_.join();
+  seat_->taken = false;
+}
+
+void PlanWatch::Enter(std::int64_t step) {
+  const std::lock_guard lock(mutex_);
+  step_ = step;
+  changed_.notify_all();
+}
+
+void PlanWatch::Leave() {
+  const std::lock_guard lock(mutex_);
+  step_ = kOutside;
+}
+
+bool PlanWatch::Pending() {
+  const std::lock_guard lock(mutex_);
+  return known_.has_value() && known_->step == step_;
+}
+
+absl::Status PlanWatch::Report(const absl::Status& error) {
+  OutOfMemoryReport report;
+  report.micro_batch_size = micro_batch_size_;
+  report.step = step_;
+  report.memory = MemoryUseOf(error);
+  report.text = std::string(error.message());
+  const absl::StatusOr<PlanRevision> answer = gateway_->ReportOutOfMemory(report);
+  absl::Status refused = answer.ok() ? Check(*answer) : answer.status();
+  if (refused.ok() && answer->revision <= adopted_) {
+    refused = absl::InternalError("the agent's answer is revision " +
+                                  std::to_string(answer->revision) + " of the plan again");
+  }
+  if (!refused.ok()) {
+    report.exiting = true;
+    [[maybe_unused]] const auto ignored = gateway_->ReportOutOfMemory(report);
+  }
+  return refused;
+}
+
+absl::StatusOr<PlanRevision> PlanWatch::AwaitAgreement() {
+  // The barrier has its own bound and better words; this one is for a revision
+  // that never comes.
+  constexpr int kPatience = 2;
+  std::unique_lock lock(mutex_);
+  changed_.wait_for(lock, kPatience * timeout_, [&] { return agreed_ || !failed_.ok(); });
+  if (agreed_) {
+    return *known_;
+  }
+  return failed_.ok()
+             ? absl::DeadlineExceededError("the ranks were not told of the new plan within " +
+                                           ToText(kPatience * timeout_))
+             : failed_;
+}
+
+void PlanWatch::Adopt(const PlanRevision& revision) {
+  micro_batch_size_ = revision.plan.micro_batch_size;
+  seat_->revision = revision.revision;
+  seat_->max_micro_batch_size = micro_batch_size_;
+  const std::lock_guard lock(mutex_);
+  adopted_ = revision.revision;
+  known_.reset();
+  agreed_ = false;
+  changed_.notify_all();
+}
+
+void PlanWatch::Watch(const std::stop_token& stop) {
+  while (!stop.stop_requested()) {
+    if (absl::Status status = Follow(stop); !status.ok()) {
+      const std::lock_guard lock(mutex_);
+      failed_ = std::move(status);
+      changed_.notify_all();
+      return;
+    }
+  }
+}
+
+absl::Status PlanWatch::Follow(const std::stop_token& stop) {
+  std::unique_lock lock(mutex_);
+  const int adopted = adopted_;
+  lock.unlock();
+  DDL_ASSIGN_OR_RETURN(const PlanRevision revision, gateway_->WatchPlan(adopted, stop));
+  DDL_RETURN_IF_ERROR(Check(revision));
+  lock.lock();
+  known_ = revision;
+  // The rank may still be in the step before, or between the two.
+  if (!changed_.wait(lock, stop, [&] { return step_ >= revision.step; })) {
+    return absl::CancelledError("watching the plan was given up");
+  }
+  if (step_ > revision.step) {
+    return absl::InternalError("the plan is to change in step " + std::to_string(revision.step) +
+                               ", but this rank is in step " + std::to_string(step_) +
+                               ": every rank must make the same steps");
+  }
+  lock.unlock();
+  const std::string barrier = "ddl/plan/" + std::to_string(revision.revision);
+  DDL_RETURN_IF_ERROR(gateway_->Barrier(barrier, timeout_, stop));
+  backend_->Interrupt();
+  lock.lock();
+  agreed_ = true;
+  changed_.notify_all();
+  changed_.wait(lock, stop, [&] { return adopted_ == revision.revision; });
+  return absl::OkStatus();
+}
+
+absl::Status PlanWatch::Check(const PlanRevision& revision) const {
+  DDL_RETURN_IF_ERROR(CheckPlan(revision.plan, backend_->world_size()));
+  if (revision.plan.global_batch_size != global_batch_size_) {
+    return absl::InternalError("the agent's new plan (" + revision.plan.ToString() +
+                               ") does not hold the global batch of " +
+                               std::to_string(global_batch_size_));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace ddl::internal
