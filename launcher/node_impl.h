@@ -90,6 +90,7 @@ class Node {
   void On(const core::KeyValue& message) { gateway_->OnMessage(message); }
   void On(const core::BarrierDone& message) { gateway_->OnMessage(message); }
   void On(const core::PlanReply& message) { gateway_->OnMessage(message); }
+  void On(const core::PlanChanged& message);
   void On(const core::JobDone& message);
   void On(const core::Message& message) {
     std::visit([this](const auto& one) { On(one); }, message);

@@ -229,6 +229,13 @@ void Node::On(const core::RoundStop& message) {
   }
 }
 
+void Node::On(const core::PlanChanged& message) {
+  if (message.round == round_ && state_ == State::kRunning && message.plan.has_value()) {
+    log::Warn(message.text);
+  }
+  gateway_->OnMessage(message);
+}
+
 void Node::On(const core::JobDone& message) {
   const int exit_code = stop_signal_ != 0 ? kSignalExitBase + stop_signal_ : message.exit_code;
   std::string text = message.exit_code == 0 ? "" : message.text;

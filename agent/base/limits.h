@@ -37,6 +37,8 @@ inline constexpr std::size_t kMaxKeysPerRound = 1'048'576;
 inline constexpr std::size_t kMaxStoreBytesPerRound = std::size_t{256} << 20U;
 inline constexpr std::size_t kMaxBarriersPerRound = 65'536;
 inline constexpr std::size_t kMaxGroupsPerWorker = 256;
+// Calls of a node's workers that wait for a change of the plan.
+inline constexpr std::size_t kMaxPlanCallsPerNode = 8'192;
 // Messages that wait for one agent's stream to take them; beyond it the agent is
 // too slow to be kept.
 inline constexpr std::size_t kMaxOutgoingMessages = 65'536;

@@ -123,6 +123,8 @@ class Session {
   void SendHeartbeat(Instant now, std::uint32_t master_port, SessionActions& actions);
   // False: the message is not for the node.
   bool Receive(Instant now, const core::Message& message, SessionActions& actions);
+  // The cap on the micro-batch of a job that ran out of memory, for the next Hello.
+  void LearnFrom(const plan::Request& request);
   void Welcomed(const core::Welcome& welcome);
   void Acknowledged(Instant sent);
   void EndLease(Instant now);
@@ -141,7 +143,8 @@ class Session {
   bool has_stream_ = false;  // false between tries
   int attempt_ = 0;
   bool was_connected_ = false;
-  bool in_round_ = false;  // told to start workers, and not done with them
+  bool in_round_ = false;       // told to start workers, and not done with them
+  bool lacked_memory_ = false;  // a worker of this job ran out of device memory
   std::string last_error_;
 
   Duration heartbeat_interval_{};

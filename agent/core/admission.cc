@@ -70,6 +70,12 @@ std::optional<Rejected> CheckNumbers(const AgentConnected& hello) {
         absl::StrCat("host ", hello.host, " says it comes from round ", hello.last_round,
                      ", restart ", hello.restart_count, "; that cannot be")};
   }
+  if (hello.learned_max_micro_batch_size < 0) {
+    return Rejected{
+        Reason::kInvalid,
+        absl::StrCat("host ", hello.host, " says that a device's memory has room for a ",
+                     "micro-batch of ", hello.learned_max_micro_batch_size, "; that cannot be")};
+  }
   if (hello.node_rank.has_value() &&
       (*hello.node_rank < 0 || *hello.node_rank >= hello.max_nodes)) {
     return Rejected{Reason::kNodeRankOutOfRange,

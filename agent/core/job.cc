@@ -23,7 +23,8 @@ constexpr Duration kLongestTimer = std::chrono::minutes(5);
 Job::Job(const AgentConnected& first, const Options& options, Instant not_before)
     : options_(options),
       first_(first),
-      plan_(first.plan),
+      plan_(first.plan, first.min_nodes == first.max_nodes ? plan::BatchPolicy::kFail
+                                                           : plan::BatchPolicy::kNearest),
       num_wanted_(first.max_nodes),
       not_before_(not_before) {}
 
@@ -246,6 +247,9 @@ void Job::RepeatState(Turn& turn, Agent& agent) {
     case State::kRunning:
       if (member != nullptr) {
         Tell(turn, ref, round_->StartFor(*member));
+        if (round_->revision.has_value()) {
+          Tell(turn, ref, *round_->revision);
+        }
         return;
       }
       break;

@@ -7,6 +7,7 @@
 //   job_gathering.cc  gathering and forming: when, with whom, and what is said
 //   job_rounds.cc     running, stopping, ending
 //   job_words.cc      keys, barriers and plan proposals within a round
+//   job_memory.cc     out of device memory: the group goes on with a smaller plan
 //
 // Pure, as rendezvous.h says. Not thread safe.
 #ifndef DDLAUNCH_AGENT_CORE_JOB_H_
@@ -253,6 +254,10 @@ class Job {
   void On(Turn& turn, const KeyWanted& wanted);
   void On(Turn& turn, const BarrierReached& reached);
   void On(Turn& turn, const PlanProposed& proposed);
+
+  // ---- job_memory.cc
+  void On(Turn& turn, const OutOfMemory& report);
+  void RevisePlan(Turn& turn, const Member& member, const OutOfMemory& report);
 
   const Options options_;
   const AgentConnected first_;  // the job's terms, and who brought them

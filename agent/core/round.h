@@ -48,8 +48,9 @@ struct Round {
   std::uint32_t master_port = 0;
   WorkerAddresses worker_addresses;
   std::uint32_t first_worker_port = 0;
-  PlanAgreement::Agreed agreed;
-  std::vector<Member> members;  // by node rank
+  PlanAgreement::Agreed agreed;         // the plan it started with
+  std::optional<PlanChanged> revision;  // the last that replaced it
+  std::vector<Member> members;          // by node rank
 
   std::int64_t persist_sequence = 0;  // forming: the StoreDone that starts it
   Instant store_deadline;             // forming

@@ -75,8 +75,9 @@ struct WorkerFailure {
   std::int64_t wall_time_s = 0;
   std::string error_text;
   std::string error_file;
-  bool blames_peer = false;  // by its own words, another failed before it
-  std::string hint;          // what usually is behind it; may be empty
+  bool blames_peer = false;    // by its own words, another failed before it
+  std::string hint;            // what usually is behind it; may be empty
+  bool out_of_memory = false;  // of its device: a smaller micro-batch may help
   friend bool operator==(const WorkerFailure&, const WorkerFailure&) = default;
 };
 
@@ -103,6 +104,8 @@ struct AgentConnected {
   // coordinator that was restarted learns from it what must not repeat.
   std::int64_t last_round = 0;
   std::int32_t restart_count = 0;
+  // The cap that a device's memory set in that round; 0: none did.
+  std::int64_t learned_max_micro_batch_size = 0;
 };
 // Any message at all; `master_port` is non-zero when it changed.
 struct AgentHeard {
@@ -153,6 +156,15 @@ struct PlanProposed {
   std::int64_t round = 0;
   plan::Request request;
 };
+// A worker ran out of device memory and waits for a smaller micro-batch.
+struct OutOfMemory {
+  AgentRef agent;
+  std::int64_t round = 0;
+  std::int32_t rank = 0;
+  std::int64_t micro_batch_size = 0;  // that was too large
+  std::int64_t step = 0;              // the optimizer step it was in
+  std::string text;                   // what is known of the memory; may be empty
+};
 // The user stopped one node's ddlaunch: the job ends, or, with `node_only`, an
 // elastic job goes on without the node.
 struct StopRequested {
@@ -188,7 +200,7 @@ struct StoreDone {
 
 using Event = std::variant<AgentConnected, AgentHeard, AgentDisconnected, AgentLeft, WorkerFailed,
                            WorkersSucceeded, RoundStopped, KeyWritten, KeyWanted, BarrierReached,
-                           PlanProposed, StopRequested, TimerFired, StoreDone>;
+                           PlanProposed, OutOfMemory, StopRequested, TimerFired, StoreDone>;
 
 // ---- messages to agents ---------------------------------------------------
 
@@ -251,6 +263,18 @@ struct PlanReply {
   std::optional<plan::Plan> plan;
   std::string error;
 };
+// From optimizer step `step` on, which is done again, this plan holds. The answer
+// to OutOfMemory: to all members; an error to the one that asked.
+struct PlanChanged {
+  std::int64_t round = 0;
+  std::int32_t revision = 0;  // counts up in a round; 0: the plan it started with
+  std::optional<plan::Plan> plan;
+  plan::Request plan_request;  // with the micro-batch's new cap, for later rounds
+  std::int64_t step = 0;
+  std::string text;
+  std::string error;      // no plan then
+  std::int32_t rank = 0;  // who ran out of memory
+};
 struct JobDone {
   Reason reason{};
   std::int32_t exit_code = 0;
@@ -259,7 +283,7 @@ struct JobDone {
   std::int32_t restart_count = 0;
 };
 using Message = std::variant<Welcome, HeartbeatAck, Rejected, Waiting, Spare, RoundStart, RoundStop,
-                             KeyValue, BarrierDone, PlanReply, JobDone>;
+                             KeyValue, BarrierDone, PlanReply, PlanChanged, JobDone>;
 
 // ---- effects --------------------------------------------------------------
 

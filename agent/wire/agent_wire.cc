@@ -59,6 +59,7 @@ struct ToAgentMessage {
     hello.set_master_port(event.master_port);
     hello.set_last_round(event.last_round);
     hello.set_restart_count(event.restart_count);
+    hello.set_learned_max_micro_batch_size(event.learned_max_micro_batch_size);
     hello.mutable_worker_ports()->Assign(event.worker_ports.begin(), event.worker_ports.end());
   }
   void operator()(const core::AgentHeard& event) const {
@@ -99,6 +100,14 @@ struct ToAgentMessage {
     auto& propose = *out.mutable_propose_plan();
     propose.set_round(event.round);
     *propose.mutable_request() = ToWire(event.request);
+  }
+  void operator()(const core::OutOfMemory& event) const {
+    auto& report = *out.mutable_out_of_memory();
+    report.set_round(event.round);
+    report.set_rank(event.rank);
+    report.set_micro_batch_size(event.micro_batch_size);
+    report.set_step(event.step);
+    report.set_text(event.text);
   }
   void operator()(const core::StopRequested& event) const {
     out.mutable_stop_job()->set_signal(event.signal);
@@ -166,6 +175,7 @@ absl::StatusOr<core::AgentConnected> HelloFromWire(const AgentMessage& message) 
   event.master_port = hello.master_port();
   event.last_round = hello.last_round();
   event.restart_count = hello.restart_count();
+  event.learned_max_micro_batch_size = hello.learned_max_micro_batch_size();
   if (hello.worker_ports_size() > limits::kMaxWorkersPerNode) {
     return absl::InvalidArgumentError(absl::StrCat("worker_ports has ", hello.worker_ports_size(),
                                                    " entries; the limit is ",
@@ -219,7 +229,13 @@ absl::StatusOr<core::Event> EventFromWire(const core::AgentRef& agent, AgentMess
     case AgentMessage::kLeave:
       DDL_RETURN_IF_ERROR(CheckSize("reason", message.leave().reason(), limits::kMaxTextBytes));
       return core::AgentLeft{agent, message.leave().reason()};
-    case AgentMessage::kOutOfMemory:
+    case AgentMessage::kOutOfMemory: {
+      auto& report = *message.mutable_out_of_memory();
+      DDL_RETURN_IF_ERROR(CheckSize("text", report.text(), limits::kMaxTextBytes));
+      return core::OutOfMemory{agent,         report.round(),
+                               report.rank(), report.micro_batch_size(),
+                               report.step(), std::move(*report.mutable_text())};
+    }
     case AgentMessage::KIND_NOT_SET:
       break;
   }

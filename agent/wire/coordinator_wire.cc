@@ -70,6 +70,8 @@ struct ToCoordinatorMessage {
     start.set_master_port(message.master_port);
     if (message.plan.has_value()) {
       *start.mutable_plan() = ToWire(*message.plan);
+    }
+    if (!message.plan_request.empty()) {
       *start.mutable_plan_request() = ToWire(message.plan_request);
     }
     start.set_first_worker_port(message.first_worker_port);
@@ -107,6 +109,19 @@ struct ToCoordinatorMessage {
       *reply.mutable_plan() = ToWire(*message.plan);
     }
   }
+  void operator()(const core::PlanChanged& message) const {
+    auto& changed = *out.mutable_plan_changed();
+    changed.set_round(message.round);
+    changed.set_revision(message.revision);
+    if (message.plan.has_value()) {
+      *changed.mutable_plan() = ToWire(*message.plan);
+      *changed.mutable_plan_request() = ToWire(message.plan_request);
+    }
+    changed.set_step(message.step);
+    changed.set_text(message.text);
+    changed.set_error(message.error);
+    changed.set_rank(message.rank);
+  }
   void operator()(const core::JobDone& message) const {
     auto& done = *out.mutable_job_done();
     done.set_reason(ReasonToWire(message.reason));
@@ -141,6 +156,19 @@ absl::StatusOr<core::WorkerAddresses> AddressesFromWire(const ddlaunch::v1::Roun
                                                           start.worker_addresses().end());
 }
 
+// The plan of a message, which must be what this node computes for the request.
+absl::StatusOr<plan::Plan> SolvedPlan(const ddlaunch::v1::Plan& wire, const plan::Request& request,
+                                      std::int64_t world_size) {
+  DDL_ASSIGN_OR_RETURN(plan::Plan plan, CheckedPlan(wire));
+  DDL_ASSIGN_OR_RETURN(const plan::Plan solved, plan::Solve(request, world_size));
+  if (solved != plan) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "the coordinator's plan (", plan::Describe(plan), ") is not what this node computes (",
+        plan::Describe(solved), "); run the same version of ddlaunch on every node"));
+  }
+  return plan;
+}
+
 absl::StatusOr<core::Message> RoundStartFromWire(const ddlaunch::v1::RoundStart& start) {
   core::RoundStart out;
   out.round = start.round();
@@ -163,16 +191,9 @@ absl::StatusOr<core::Message> RoundStartFromWire(const ddlaunch::v1::RoundStart&
         ", master port ", out.master_port, ", rank 0's own port ", out.first_worker_port));
   }
   DDL_ASSIGN_OR_RETURN(out.worker_addresses, AddressesFromWire(start));
+  out.plan_request = FromWire(start.plan_request());
   if (start.has_plan()) {
-    DDL_ASSIGN_OR_RETURN(out.plan, CheckedPlan(start.plan()));
-    out.plan_request = FromWire(start.plan_request());
-    DDL_ASSIGN_OR_RETURN(const plan::Plan solved, plan::Solve(out.plan_request, out.world_size));
-    if (solved != *out.plan) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("the coordinator's plan (", plan::Describe(*out.plan),
-                       ") is not what this node computes (", plan::Describe(solved),
-                       "); run the same version of ddlaunch on every node"));
-    }
+    DDL_ASSIGN_OR_RETURN(out.plan, SolvedPlan(start.plan(), out.plan_request, out.world_size));
   }
   return out;
 }
@@ -207,6 +228,26 @@ absl::StatusOr<core::Message> PlanReplyFromWire(const ddlaunch::v1::PlanReply& r
   out.error = reply.error();
   if (reply.has_plan()) {
     DDL_ASSIGN_OR_RETURN(out.plan, CheckedPlan(reply.plan()));
+  }
+  return out;
+}
+
+absl::StatusOr<core::Message> PlanChangedFromWire(const ddlaunch::v1::PlanChanged& changed) {
+  core::PlanChanged out;
+  out.round = changed.round();
+  out.revision = changed.revision();
+  out.plan_request = FromWire(changed.plan_request());
+  out.step = changed.step();
+  out.text = changed.text();
+  out.error = changed.error();
+  out.rank = changed.rank();
+  if (out.revision < 0 || changed.has_plan() != out.error.empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a change of the plan makes no sense: revision ", out.revision,
+                     changed.has_plan() ? ", a plan" : ", no plan", ", error '", out.error, "'"));
+  }
+  if (changed.has_plan()) {
+    DDL_ASSIGN_OR_RETURN(out.plan, CheckedPlan(changed.plan()));
   }
   return out;
 }
@@ -259,6 +300,7 @@ absl::StatusOr<core::Message> MessageFromWire(CoordinatorMessage message) {
     case CoordinatorMessage::kSpare:
       return core::Spare{message.spare().place(), message.spare().text()};
     case CoordinatorMessage::kPlanChanged:
+      return PlanChangedFromWire(message.plan_changed());
     case CoordinatorMessage::KIND_NOT_SET:
       break;
   }

@@ -21,6 +21,7 @@ ddlaunch::v1::WorkerFailure FailureToWire(const core::WorkerFailure& failure) {
   out.set_error_file(failure.error_file);
   out.set_blames_peer(failure.blames_peer);
   out.set_hint(failure.hint);
+  out.set_out_of_memory(failure.out_of_memory);
   return out;
 }
 
@@ -41,6 +42,7 @@ absl::StatusOr<core::WorkerFailure> FailureFromWire(const ddlaunch::v1::WorkerFa
   out.error_file = failure.error_file();
   out.blames_peer = failure.blames_peer();
   out.hint = failure.hint();
+  out.out_of_memory = failure.out_of_memory();
   return out;
 }
 

@@ -53,6 +53,8 @@ void Gateway::Impl::EndRound(const std::string& why) {
   keys_.clear();
   barriers_.clear();
   plan_ = {};
+  revision_.reset();
+  reports_.clear();
   progress_.clear();
   open_groups_.clear();
 }
@@ -78,6 +80,9 @@ void Gateway::Impl::Resend() {
   if (plan_.offered.has_value() && !plan_.reply.has_value()) {
     send_(core::PlanProposed{{}, round_->round, plan_.offered->second});
   }
+  for (const Call& call : reports_) {
+    SendReport(*std::get<ReportOutOfMemoryExchange>(call.body).request);
+  }
 }
 
 template <typename Fn>
@@ -91,6 +96,8 @@ void Gateway::Impl::ForEachWaitingList(const Fn& fn) {
        [this, &name = name, &barrier = barrier] { return MissingAt(name, barrier); });
   }
   fn(plan_.waiting, [] { return std::string("the coordinator has not answered with a plan"); });
+  fn(reports_, [] { return std::string("the coordinator has not answered with a smaller plan"); });
+  fn(watchers_, [] { return std::string("the plan has not changed"); });
 }
 
 std::string Gateway::Impl::MissingAt(const std::string& name, const BarrierState& barrier) const {
@@ -206,6 +213,9 @@ void Gateway::OnMessage(const core::BarrierDone& message) {
 void Gateway::OnMessage(const core::PlanReply& message) {
   impl_->OnMessage(message);
 }
+void Gateway::OnMessage(const core::PlanChanged& message) {
+  impl_->OnMessage(message);
+}
 void Gateway::OnReady(Instant now) {
   impl_->OnReady(now);
 }
@@ -217,6 +227,9 @@ std::optional<Instant> Gateway::deadline() const {
 }
 std::optional<std::string> Gateway::open_group(std::int32_t local_rank) const {
   return impl_->open_group(local_rank);
+}
+std::optional<std::string> Gateway::out_of_memory(std::int32_t local_rank) const {
+  return impl_->out_of_memory(local_rank);
 }
 std::optional<Gateway::Progress> Gateway::progress(std::int32_t local_rank) const {
   return impl_->progress(local_rank);

@@ -61,6 +61,7 @@ class Gateway {
   void OnMessage(const core::KeyValue& message);
   void OnMessage(const core::BarrierDone& message);
   void OnMessage(const core::PlanReply& message);
+  void OnMessage(const core::PlanChanged& message);
 
   void OnReady(Instant now);
   [[nodiscard]] int poll_fd() const;
@@ -72,6 +73,10 @@ class Gateway {
   // A group of ranks that need each other and that this worker has not left;
   // nothing: there is none.
   [[nodiscard]] std::optional<std::string> open_group(std::int32_t local_rank) const;
+
+  // A worker that said, in the last round, that it ran out of device memory and could
+  // not go on: what it said of the memory, for people. Nothing: it has not.
+  [[nodiscard]] std::optional<std::string> out_of_memory(std::int32_t local_rank) const;
 
  private:
   class Impl;

@@ -1,5 +1,6 @@
 // Gateway::Impl: the worker gateway's state, shared by gateway.cc (its life and
-// the coordinator's answers) and gateway_calls.cc (the workers' calls).
+// the coordinator's answers), gateway_calls.cc (the workers' calls) and
+// gateway_memory.cc (out of memory, and the plan's revisions).
 #ifndef DDLAUNCH_LAUNCHER_GATEWAY_GATEWAY_IMPL_H_
 #define DDLAUNCH_LAUNCHER_GATEWAY_GATEWAY_IMPL_H_
 
@@ -30,6 +31,7 @@ class Gateway::Impl {
   void BeginRound(const core::RoundStart& round, const std::string& address) {
     round_ = round;
     address_ = address;
+    out_of_memory_.clear();
   }
   void RemoveDirectory() { directory_.Remove(); }
   void Resend();
@@ -37,6 +39,7 @@ class Gateway::Impl {
   void OnMessage(const core::KeyValue& message);
   void OnMessage(const core::BarrierDone& message);
   void OnMessage(const core::PlanReply& message);
+  void OnMessage(const core::PlanChanged& message);
   void OnReady(Instant now);
 
   [[nodiscard]] std::optional<Instant> deadline();
@@ -52,6 +55,11 @@ class Gateway::Impl {
     const auto it = open_groups_.find(local_rank);
     return it == open_groups_.end() || it->second.empty() ? std::nullopt
                                                           : std::optional(*it->second.begin());
+  }
+
+  [[nodiscard]] std::optional<std::string> out_of_memory(std::int32_t local_rank) const {
+    const auto it = out_of_memory_.find(local_rank);
+    return it == out_of_memory_.end() ? std::nullopt : std::optional(it->second);
   }
 
  private:
@@ -79,6 +87,8 @@ class Gateway::Impl {
   void Handle(const Call& call, const BarrierExchange& body);
   void Handle(const Call& call, const AgreePlanExchange& body);
   void Handle(const Call& call, const MarkGroupExchange& body);
+  void Handle(const Call& call, const ReportOutOfMemoryExchange& body);
+  void Handle(const Call& call, const WatchPlanExchange& body);
   void Handle(const Call& call, const ReportProgressExchange& body);
 
   absl::Status CheckRound(std::int64_t round) const;
@@ -86,6 +96,8 @@ class Gateway::Impl {
   absl::Status CheckRoomFor(const std::string& key) const;
   static void AnswerKey(const Call& call, const std::string& value);
   void AnswerPlan(const Call& call) const;
+  void SendReport(const ddlaunch::v1::ReportOutOfMemoryRequest& report) const;
+  void RefuseReports(const core::PlanChanged& refusal);
   // Every list of waiting calls, with the words for one whose time is up.
   template <typename Fn>
   void ForEachWaitingList(const Fn& fn);
@@ -105,6 +117,12 @@ class Gateway::Impl {
   std::map<std::string, KeyState> keys_;
   std::map<std::string, BarrierState> barriers_;
   PlanState plan_;
+  std::optional<core::PlanChanged> revision_;  // the last of this round
+  std::vector<Call> reports_;                  // ReportOutOfMemory, not answered yet
+  std::vector<Call> watchers_;                 // WatchPlan
+  // What workers that cannot go on said of their device's memory, by local rank. Kept
+  // until the next round: they end when this one is over, or after.
+  std::map<std::int32_t, std::string> out_of_memory_;
   std::map<std::int32_t, Progress> progress_;
   std::map<std::int32_t, std::set<std::string>> open_groups_;  // by local rank
 };

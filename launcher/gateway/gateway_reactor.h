@@ -31,12 +31,16 @@ using FetchExchange = Exchange<ddlaunch::v1::FetchRequest, ddlaunch::v1::FetchRe
 using BarrierExchange = Exchange<ddlaunch::v1::BarrierRequest, ddlaunch::v1::BarrierResponse>;
 using AgreePlanExchange = Exchange<ddlaunch::v1::AgreePlanRequest, ddlaunch::v1::AgreePlanResponse>;
 using MarkGroupExchange = Exchange<ddlaunch::v1::MarkGroupRequest, ddlaunch::v1::MarkGroupResponse>;
+using ReportOutOfMemoryExchange =
+    Exchange<ddlaunch::v1::ReportOutOfMemoryRequest, ddlaunch::v1::PlanRevision>;
+using WatchPlanExchange = Exchange<ddlaunch::v1::WatchPlanRequest, ddlaunch::v1::PlanRevision>;
 using ReportProgressExchange =
     Exchange<ddlaunch::v1::ReportProgressRequest, ddlaunch::v1::ReportProgressResponse>;
 
 struct Call {
   using Body = std::variant<RegisterExchange, PublishExchange, FetchExchange, BarrierExchange,
-                            AgreePlanExchange, MarkGroupExchange, ReportProgressExchange>;
+                            AgreePlanExchange, MarkGroupExchange, ReportOutOfMemoryExchange,
+                            WatchPlanExchange, ReportProgressExchange>;
   grpc::ServerUnaryReactor* reactor = nullptr;
   // A little before the caller's own deadline, so that the answer that says
   // what is missing still reaches it.
@@ -82,6 +86,16 @@ class GatewayService final : public ddlaunch::v1::WorkerGateway::CallbackService
   grpc::ServerUnaryReactor* MarkGroup(grpc::CallbackServerContext* context,
                                       const ddlaunch::v1::MarkGroupRequest* request,
                                       ddlaunch::v1::MarkGroupResponse* response) override {
+    return Take(context, request, response);
+  }
+  grpc::ServerUnaryReactor* ReportOutOfMemory(grpc::CallbackServerContext* context,
+                                              const ddlaunch::v1::ReportOutOfMemoryRequest* request,
+                                              ddlaunch::v1::PlanRevision* response) override {
+    return Take(context, request, response);
+  }
+  grpc::ServerUnaryReactor* WatchPlan(grpc::CallbackServerContext* context,
+                                      const ddlaunch::v1::WatchPlanRequest* request,
+                                      ddlaunch::v1::PlanRevision* response) override {
     return Take(context, request, response);
   }
   grpc::ServerUnaryReactor* ReportProgress(

@@ -81,6 +81,13 @@ struct RenderMessage {
     return absl::StrCat("plan_reply round=", m.round, " ",
                         m.plan.has_value() ? plan::Describe(*m.plan) : "error: " + m.error);
   }
+  std::string operator()(const PlanChanged& m) const {
+    return absl::StrCat("plan_changed round=", m.round, " revision=", m.revision, " step=", m.step,
+                        " rank=", m.rank, " ",
+                        m.plan.has_value()
+                            ? absl::StrCat("plan=[", plan::Describe(*m.plan), "]: ", m.text)
+                            : "error: " + m.error);
+  }
   std::string operator()(const JobDone& m) const {
     return absl::StrCat("job_done ", ToString(m.reason), " exit=", m.exit_code,
                         " restarts=", m.restart_count, RenderCause(m.root_cause), ": ", m.text);

@@ -53,6 +53,8 @@ class TestNode {
       gateway_->OnMessage(*done);
     } else if (const auto* reply = std::get_if<core::PlanReply>(&message)) {
       gateway_->OnMessage(*reply);
+    } else if (const auto* changed = std::get_if<core::PlanChanged>(&message)) {
+      gateway_->OnMessage(*changed);
     }
   }
 
@@ -249,6 +251,100 @@ TEST(Gateway, PlansOfRanksDiffer_BothAreNamed) {
   const grpc::Status other_node = AgreePlan(*nodes.b->NewStub(), 0, 96, &response);
   EXPECT_EQ(other_node.error_code(), grpc::StatusCode::FAILED_PRECONDITION);
   EXPECT_THAT(other_node.error_message(), HasSubstr("96"));
+}
+
+// ---- out of memory ------------------------------------------------------------
+
+using ddlaunch::v1::PlanRevision;
+
+template <typename Stub>
+std::pair<grpc::Status, PlanRevision> ReportOutOfMemory(Stub& stub, std::int32_t local_rank,
+                                                        std::int64_t micro, bool exiting = false) {
+  grpc::ClientContext context;
+  SetDeadline(&context);
+  ddlaunch::v1::ReportOutOfMemoryRequest request;
+  request.set_round(kRound);
+  request.set_local_rank(local_rank);
+  request.set_micro_batch_size(micro);
+  request.set_step(9);
+  request.set_exiting(exiting);
+  request.mutable_memory()->set_asked_bytes(std::int64_t{2} << 30U);
+  PlanRevision response;
+  const grpc::Status status = stub.ReportOutOfMemory(&context, request, &response);
+  return {status, response};
+}
+
+template <typename Stub>
+std::pair<grpc::Status, PlanRevision> WatchPlan(Stub& stub, std::int32_t local_rank,
+                                                std::int32_t after_revision,
+                                                Duration timeout = std::chrono::seconds(20)) {
+  grpc::ClientContext context;
+  SetDeadline(&context, timeout);
+  ddlaunch::v1::WatchPlanRequest request;
+  request.set_round(kRound);
+  request.set_local_rank(local_rank);
+  request.set_after_revision(after_revision);
+  PlanRevision response;
+  const grpc::Status status = stub.WatchPlan(&context, request, &response);
+  return {status, response};
+}
+
+TEST(Gateway, OutOfMemoryOnOneRank_TheOthersHearOfItByTheirWatch) {
+  const TwoNodes nodes;
+  const auto stub_a = nodes.a->NewStub();
+  const auto stub_b = nodes.b->NewStub();
+  ddlaunch::v1::AgreePlanResponse agreed;
+  ASSERT_TRUE(AgreePlan(*stub_a, 0, 48, &agreed).ok());
+  ASSERT_EQ(agreed.plan().micro_batch_size(), 16);
+  auto watch = std::async(std::launch::async, [&] { return WatchPlan(*stub_b, 0, 0); });
+  const auto [status, revision] = ReportOutOfMemory(*stub_a, 1, 16);
+  ASSERT_TRUE(status.ok()) << status.error_message();
+  EXPECT_EQ(revision.revision(), 1);
+  EXPECT_EQ(revision.step(), 9);
+  EXPECT_EQ(revision.plan().micro_batch_size(), 8);
+  EXPECT_EQ(revision.plan().grad_accum_steps(), 2);
+  EXPECT_THAT(revision.text(), HasSubstr("asked for 2.0 GiB"));
+  const auto [watch_status, heard] = watch.get();
+  ASSERT_TRUE(watch_status.ok()) << watch_status.error_message();
+  EXPECT_EQ(heard.revision(), 1);
+  EXPECT_EQ(heard.plan().hash(), revision.plan().hash());
+  // From memory, now: a peer that failed in the same step, a rank that looks late,
+  // one that agrees late.
+  EXPECT_EQ(ReportOutOfMemory(*stub_b, 0, 16).second.revision(), 1);
+  EXPECT_EQ(WatchPlan(*stub_a, 0, 0).second.revision(), 1);
+  ASSERT_TRUE(AgreePlan(*stub_a, 1, 48, &agreed).ok());
+  EXPECT_EQ(agreed.plan().hash(), revision.plan().hash());
+  ASSERT_TRUE(AgreePlan(*stub_b, 0, 48, &agreed).ok());
+  EXPECT_EQ(agreed.plan().hash(), revision.plan().hash());
+}
+
+TEST(Gateway, WatchPlanAndNothingChanges_EndsWithItsDeadline) {
+  const TwoNodes nodes;
+  const auto [status, revision] =
+      WatchPlan(*nodes.a->NewStub(), 0, 0, std::chrono::milliseconds(600));
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::DEADLINE_EXCEEDED);
+  EXPECT_THAT(status.error_message(), HasSubstr("the plan has not changed"));
+}
+
+TEST(Gateway, OutOfMemoryWithoutAPlan_IsRefusedAndRemembered) {
+  const TwoNodes nodes;
+  const auto [status, revision] = ReportOutOfMemory(*nodes.a->NewStub(), 1, 16);
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::FAILED_PRECONDITION);
+  EXPECT_THAT(status.error_message(), HasSubstr("--global-batch-size"));
+}
+
+TEST(Gateway, OutOfMemoryOfAWorkerThatExits_IsAnsweredAtOnce) {
+  const TwoNodes nodes;
+  EXPECT_TRUE(ReportOutOfMemory(*nodes.a->NewStub(), 1, 0, /*exiting=*/true).first.ok());
+}
+
+TEST(Gateway, OutOfMemoryReportThatCannotBe_IsRefused) {
+  const TwoNodes nodes;
+  const auto stub = nodes.a->NewStub();
+  EXPECT_EQ(ReportOutOfMemory(*stub, 0, 0).first.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+  EXPECT_EQ(ReportOutOfMemory(*stub, 7, 16).first.error_code(),
+            grpc::StatusCode::FAILED_PRECONDITION);
+  EXPECT_EQ(WatchPlan(*stub, 0, -1).first.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
 }
 
 }  // namespace

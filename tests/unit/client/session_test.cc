@@ -226,6 +226,34 @@ TEST_F(SessionTest, NextHello_SaysWhatPassedThrough) {
   EXPECT_EQ(open->hello.master_port, 10);
 }
 
+TEST_F(SessionTest, NextHello_SaysWhatCapMemoryTaught) {
+  Connect();
+  core::RoundStart start = SomeStart();
+  start.plan_request.max_micro_batch_size = 8;
+  Hear(start);
+  End(absl::UnavailableError("reset"));
+  Wait({});
+  EXPECT_EQ(Found<OpenStream>()->hello.learned_max_micro_batch_size, 0) << "the user's own cap";
+  attempt_ = Found<OpenStream>()->attempt;
+  Connect();
+  core::RoundStop stop;
+  stop.round = kRound;
+  stop.reason = core::Reason::kOutOfMemory;
+  Hear(stop);
+  start.round = kRound + 1;
+  start.plan_request.max_micro_batch_size = 4;
+  Hear(start);
+  core::PlanChanged changed;
+  changed.round = kRound + 1;
+  changed.revision = 1;
+  changed.plan.emplace();
+  changed.plan_request.max_micro_batch_size = 2;
+  Hear(changed);
+  End(absl::UnavailableError("reset"));
+  Wait({});
+  EXPECT_EQ(Found<OpenStream>()->hello.learned_max_micro_batch_size, 2);
+}
+
 TEST_F(SessionTest, Rejected_IsFinalAndEndsTheLease) {
   Connect();
   Hear(core::Rejected{core::Reason::kStopTimeout, "too slow"});

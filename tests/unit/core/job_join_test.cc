@@ -185,6 +185,7 @@ TEST_F(JobJoin, PlanAsked_EveryMemberGetsIt) {
   ASSERT_TRUE(Told<RoundStart>("a")->plan.has_value());
   EXPECT_EQ(Told<RoundStart>("a")->plan->global_batch_size, 64);
   EXPECT_EQ(Told<RoundStart>("a")->plan, Told<RoundStart>("b")->plan);
+  a.plan.batch_policy = plan::BatchPolicy::kFail;  // the default of a fixed size is said
   EXPECT_EQ(Told<RoundStart>("b")->plan_request, a.plan);
 }
 

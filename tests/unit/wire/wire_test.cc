@@ -42,6 +42,7 @@ core::WorkerFailure SomeFailure() {
   failure.error_file = "/tmp/error.json";
   failure.blames_peer = true;
   failure.hint = "look there";
+  failure.out_of_memory = true;
   return failure;
 }
 
@@ -70,6 +71,7 @@ TEST(Hello, RoundTrip_KeepsEveryField) {
   hello.stop_grace = std::chrono::milliseconds(1500);
   hello.plan = SomeRequest();
   hello.worker_ports = {1, 65'535};
+  hello.learned_max_micro_batch_size = 4;
   const auto got = HelloFromWire(ToWire(core::Event(hello)));
   ASSERT_TRUE(got.ok()) << got.status();
   EXPECT_EQ(got->agent, kAgent);
@@ -84,6 +86,7 @@ TEST(Hello, RoundTrip_KeepsEveryField) {
   EXPECT_EQ(got->stop_grace, hello.stop_grace);
   EXPECT_EQ(got->plan, SomeRequest());
   EXPECT_EQ(got->worker_ports, (std::vector<std::uint32_t>{1, 65'535}));
+  EXPECT_EQ(got->learned_max_micro_batch_size, 4);
 }
 
 TEST(HelloFromWire, WorkerPortsOutOfBounds_AreRefused) {
@@ -251,6 +254,51 @@ TEST(Messages, RoundTrip_KeepsEveryField) {
       "f");
   EXPECT_EQ(std::get<core::PlanReply>(Told(core::PlanReply{1, std::nullopt, "e"}).value()).error,
             "e");
+}
+
+TEST(Messages, PlanChanged_KeepsEveryField) {
+  core::PlanChanged changed;
+  changed.round = 3;
+  changed.revision = 2;
+  changed.plan_request.global_batch_size = 8;
+  changed.plan_request.max_micro_batch_size = 2;
+  changed.plan = plan::Solve(changed.plan_request, 2).value();
+  changed.step = 7;
+  changed.text = "why";
+  changed.rank = 1;
+  const auto got = std::get<core::PlanChanged>(Told(changed).value());
+  EXPECT_EQ(got.round, 3);
+  EXPECT_EQ(got.revision, 2);
+  EXPECT_EQ(got.plan, changed.plan);
+  EXPECT_EQ(got.plan_request, changed.plan_request);
+  EXPECT_EQ(got.step, 7);
+  EXPECT_EQ(got.text, "why");
+  EXPECT_EQ(got.rank, 1);
+  changed.plan.reset();
+  EXPECT_TRUE(absl::IsInvalidArgument(Told(changed).status())) << "neither plan nor error";
+  changed.error = "at the floor";
+  EXPECT_EQ(std::get<core::PlanChanged>(Told(changed).value()).error, "at the floor");
+}
+
+TEST(Messages, PlanChangedWithAnotherHash_IsRefused) {
+  ddlaunch::v1::CoordinatorMessage message;
+  message.mutable_plan_changed()->mutable_plan()->set_world_size(2);
+  EXPECT_TRUE(absl::IsInvalidArgument(MessageFromWire(message).status()));
+}
+
+TEST(Events, OutOfMemory_KeepsEveryField) {
+  const core::OutOfMemory report{kAgent, 3, 5, 8, 120, "asked for 2 GiB"};
+  const auto got =
+      std::get<core::OutOfMemory>(EventFromWire(kAgent, ToWire(core::Event(report))).value());
+  EXPECT_EQ(got.round, 3);
+  EXPECT_EQ(got.rank, 5);
+  EXPECT_EQ(got.micro_batch_size, 8);
+  EXPECT_EQ(got.step, 120);
+  EXPECT_EQ(got.text, "asked for 2 GiB");
+  core::OutOfMemory endless = report;
+  endless.text.assign(limits::kMaxTextBytes + 1, 'x');
+  EXPECT_TRUE(
+      absl::IsInvalidArgument(EventFromWire(kAgent, ToWire(core::Event(endless))).status()));
 }
 
 // Found by wire_fuzz: milliseconds that overflow as nanoseconds.
