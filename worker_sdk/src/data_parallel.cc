@@ -8,6 +8,7 @@
 
 #include "agent/base/check.h"
 #include "agent/base/status_macros.h"
+#include "worker_sdk/src/step_advice.h"
 #include "worker_sdk/src/step_log.h"
 
 namespace ddl {
@@ -69,6 +70,16 @@ DataParallel::DataParallel(Backend* backend, std::vector<Parameter> parameters,
     buckets_.back().parameters.push_back(i - 1);
     buckets_.back().elements += elements;
   }
+  std::vector<std::string> names;
+  internal::Gradients gradients;
+  for (const Parameter& parameter : parameters_) {
+    names.push_back(parameter.name);
+    gradients.emplace_back(parameter.gradient);
+  }
+  advice_ = std::make_shared<internal::StepAdvice>(
+      options.advice, backend_->rank(), backend_->world_size(), std::move(names),
+      std::move(gradients),
+      options.peak_memory_bytes ? options.peak_memory_bytes : internal::PeakResidentBytes);
 }
 
 absl::Status DataParallel::CheckSameLayout() {
@@ -106,18 +117,34 @@ absl::Status DataParallel::AddMicroBatch(double loss_sum, double weight) {
   // A batch without weight has no say, whatever its loss came out as (0/0).
   loss_sum_ += weight > 0 ? loss_sum : 0;
   weight_ += weight;
+  advice_->AddMicroBatch(weight);
   return absl::OkStatus();
 }
 
 absl::StatusOr<StepResult> DataParallel::FinishStep() {
-  std::array<double, 2> totals = {loss_sum_, weight_};
+  // Loss, weight, and what advice wants to know: always as many, so that a sum is
+  // added in the same order with advice and without.
+  using internal::Advisor;
+  std::array<double, 2 + Advisor::kTotals> totals = {loss_sum_, weight_};
+  const Advisor::TotalsArray mine = advice_->Totals(weight_);
+  std::copy(mine.begin(), mine.end(), totals.begin() + 2);
   loss_sum_ = 0;
   weight_ = 0;
-  DDL_RETURN_IF_ERROR(backend_->AllReduceSum(std::span<double>(totals)));
-  const auto [loss_sum, weight] = totals;
+  DDL_RETURN_IF_ERROR(
+      advice_->Timed([&] { return backend_->AllReduceSum(std::span<double>(totals)); }));
+  const double loss_sum = totals[0];
+  const double weight = totals[1];
+  Advisor::TotalsArray reduced{};
+  std::copy(totals.begin() + 2, totals.end(), reduced.begin());
+  std::vector<double> words;
+  if (Advisor::ExchangeDue(reduced)) {
+    words = advice_->Words();
+    DDL_RETURN_IF_ERROR(backend_->AllReduceSum(std::span<double>(words)));
+  }
   for (const Bucket& bucket : buckets_) {
     DDL_RETURN_IF_ERROR(ReduceBucket(bucket, weight));
   }
+  advice_->Finish(reduced, weight, words);
   const StepResult result{weight > 0 ? loss_sum / weight : 0.0, weight};
   if (step_log_ != nullptr) {
     step_log_->Add(result.weight, result.mean_loss);
@@ -132,7 +159,8 @@ absl::Status DataParallel::ReduceBucket(const Bucket& bucket, double weight) {
     const std::span<float> gradient = parameters_[index].gradient;
     position = std::copy(gradient.begin(), gradient.end(), position);
   }
-  DDL_RETURN_IF_ERROR(backend_->AllReduceSum(std::span<float>(flat_)));
+  DDL_RETURN_IF_ERROR(
+      advice_->Timed([&] { return backend_->AllReduceSum(std::span<float>(flat_)); }));
   std::size_t offset = 0;
   for (const std::size_t index : bucket.parameters) {
     for (float& element : parameters_[index].gradient) {
@@ -141,6 +169,28 @@ absl::Status DataParallel::ReduceBucket(const Bucket& bucket, double weight) {
     }
   }
   return absl::OkStatus();
+}
+
+absl::StatusOr<bool> DataParallel::AnyHasMore(bool have) {
+  std::array<double, 1> ranks = {have ? 1.0 : 0.0};
+  DDL_RETURN_IF_ERROR(
+      advice_->Timed([&] { return backend_->AllReduceSum(std::span<double>(ranks)); }));
+  const int world = backend_->world_size();
+  if (ranks[0] > 0 && ranks[0] < world && !ranks_are_out_) {
+    // The first to run out; all ranks come here in the same step.
+    ranks_are_out_ = true;
+    std::vector<double> out(static_cast<std::size_t>(world));
+    out[static_cast<std::size_t>(backend_->rank())] = have ? 0 : 1;
+    DDL_RETURN_IF_ERROR(backend_->AllReduceSum(std::span<double>(out)));
+    std::vector<int> numbers;
+    for (int rank = 0; rank < world; ++rank) {
+      if (out[static_cast<std::size_t>(rank)] > 0) {
+        numbers.push_back(rank);
+      }
+    }
+    advice_->RanksAreOut(numbers);
+  }
+  return ranks[0] > 0;
 }
 
 void DataParallel::ZeroGradients() {

@@ -13,6 +13,7 @@
 #include "ddl/out_of_memory.h"
 #include "worker_sdk/src/gateway.h"
 #include "worker_sdk/src/plan_watch.h"
+#include "worker_sdk/src/step_advice.h"
 
 namespace ddl {
 namespace {
@@ -100,7 +101,9 @@ DataParallel::Attempt DataParallel::Try(const StepShare& share, const MicroStep&
   ZeroGradients();
   loss_sum_ = 0;
   weight_ = 0;
-  for (const std::span<const std::int64_t> samples : Split(share)) {
+  const std::vector<std::span<const std::int64_t>> micro_batches = Split(share);
+  advice_->Begin(share, micro_batches);
+  for (const std::span<const std::int64_t> samples : micro_batches) {
     if (others_wait()) {
       return attempt;
     }

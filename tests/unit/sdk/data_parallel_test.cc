@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <map>
@@ -11,6 +12,7 @@
 #include <vector>
 
 #include "tests/unit/sdk/world.h"
+#include "worker_sdk/src/advisor.h"
 
 namespace ddl {
 namespace {
@@ -155,6 +157,10 @@ TEST(DataParallel, Accumulation_CommunicatesOnceAStep) {
     ThreadBackend backend(&meeting, rank);
     Model model(0);
     auto parallel = DataParallel::Create(&backend, model.Parameters());
+    // In the first steps advice has a word more.
+    for (std::int64_t step = 0; step < internal::Advisor::kParameterSteps; ++step) {
+      ASSERT_TRUE(parallel->FinishStep().ok());
+    }
     ASSERT_TRUE(backend.Barrier().ok());
     const int before = meeting.reductions;
     ASSERT_TRUE(backend.Barrier().ok());
@@ -163,7 +169,7 @@ TEST(DataParallel, Accumulation_CommunicatesOnceAStep) {
     }
     ASSERT_TRUE(parallel->FinishStep().ok());
     ASSERT_TRUE(backend.Barrier().ok());
-    // Loss and weight, and one bucket.
+    // Loss, weight and what advice wants to know, and one bucket.
     EXPECT_EQ(meeting.reductions - before, 2);
   });
 }
@@ -224,6 +230,94 @@ TEST(DataParallel, ImpossibleWeight_IsRefused) {
   EXPECT_FALSE(parallel->AddMicroBatch(1, -1).ok());
   EXPECT_FALSE(parallel->AddMicroBatch(1, std::numeric_limits<double>::infinity()).ok());
   EXPECT_FALSE(parallel->AddMicroBatch(1, std::numeric_limits<double>::quiet_NaN()).ok());
+}
+
+// ---- advice -----------------------------------------------------------------
+
+struct Training {
+  std::vector<float> weights;
+  std::string said;  // by rank 0
+};
+
+// Steps of a small model on every rank; gradients that are no round numbers.
+Training Train(int world, int steps, const DataParallelOptions& options,
+               bool second_parameter_unused_on_rank_one = false) {
+  Meeting meeting(world);
+  Training training;
+  ::testing::internal::CaptureStderr();
+  OnEveryRank(world, [&](int rank) {
+    ThreadBackend backend(&meeting, rank);
+    Model model(1);
+    auto parallel = DataParallel::Create(&backend, model.Parameters(), options);
+    for (int step = 0; step < steps; ++step) {
+      parallel->ZeroGradients();
+      model.Add(std::sin(static_cast<float>(1 + step * world + rank)));
+      if (second_parameter_unused_on_rank_one && rank == 1) {
+        std::fill(model.second_g.begin(), model.second_g.end(), 0.0F);
+      }
+      ASSERT_TRUE(parallel->AddMicroBatch(0.3, 7).ok());
+      ASSERT_TRUE(parallel->FinishStep().ok());
+      for (std::size_t i = 0; i < model.first.size(); ++i) {
+        model.first[i] -= 0.01F * model.first_g[i];
+      }
+    }
+    if (rank == 0) {
+      training.weights = model.first;
+    }
+  });
+  training.said = ::testing::internal::GetCapturedStderr();
+  return training;
+}
+
+TEST(DataParallelAdvice, OnOrOff_IsTheSameTrainingBitForBit) {
+  DataParallelOptions off;
+  off.advice.enabled = false;
+  const Training with = Train(2, 300, {});
+  const Training without = Train(2, 300, off);
+  EXPECT_EQ(with.weights, without.weights);
+  EXPECT_THAT(with.said, HasSubstr("ddl: advice: the gradient noise scale is"));
+  EXPECT_EQ(without.said, "");
+}
+
+TEST(DataParallelAdvice, ParameterUnusedOnOneRank_IsNamedAndNothingHangs) {
+  const Training training = Train(2, 3, {}, true);
+  EXPECT_THAT(training.said, HasSubstr("parameter \"second\" got no gradient on rank 1 (1 of 2)"));
+  EXPECT_EQ(std::count(training.said.begin(), training.said.end(), '\n'), 1);
+}
+
+TEST(DataParallelAdvice, UnequalBatches_AreJoinedAndTheShortRankNamedOnce) {
+  // Rank r has r + 1 batches of one sample with a gradient of 6.
+  constexpr int kWorld = 3;
+  Meeting meeting(kWorld);
+  std::vector<int> steps(kWorld);
+  ::testing::internal::CaptureStderr();
+  OnEveryRank(kWorld, [&](int rank) {
+    ThreadBackend backend(&meeting, rank);
+    Model model(0);
+    auto parallel = DataParallel::Create(&backend, model.Parameters());
+    for (int left = rank + 1;; --left) {
+      const auto more = parallel->AnyHasMore(left > 0);
+      ASSERT_TRUE(more.ok()) << more.status();
+      if (!*more) {
+        break;
+      }
+      parallel->ZeroGradients();
+      if (left > 0) {
+        model.Add(6);
+        ASSERT_TRUE(parallel->AddMicroBatch(6, 1).ok());
+      }
+      const auto result = parallel->FinishStep();
+      ASSERT_TRUE(result.ok()) << result.status();
+      const int step = steps[static_cast<std::size_t>(rank)]++;
+      EXPECT_EQ(result->weight, kWorld - step);
+      EXPECT_EQ(result->mean_loss, 6);
+      EXPECT_THAT(model.first_g, Each(6.0F));
+    }
+  });
+  const std::string said = ::testing::internal::GetCapturedStderr();
+  EXPECT_THAT(steps, Each(kWorld));
+  EXPECT_THAT(said, HasSubstr("ddl: advice: rank 0 of 3 has no more batches while others have"));
+  EXPECT_EQ(std::count(said.begin(), said.end(), '\n'), 1);
 }
 
 }  // namespace

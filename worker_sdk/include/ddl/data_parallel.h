@@ -42,6 +42,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "ddl/advice.h"
 #include "ddl/backend.h"
 #include "ddl/context.h"
 #include "ddl/sampler.h"
@@ -50,6 +51,7 @@ namespace ddl {
 
 namespace internal {
 class PlanWatch;
+class StepAdvice;
 class StepLog;
 }  // namespace internal
 
@@ -75,6 +77,8 @@ struct DataParallelOptions {
   // How long ranks wait for each other before a step is done again: one may still
   // be saving a checkpoint.
   std::chrono::milliseconds agreement_timeout = std::chrono::minutes(5);
+  // What rank 0 says on stderr of how training goes: see advice.h.
+  AdviceOptions advice;
 };
 
 // What computing a micro-batch gives: the sum of its samples' losses, and their
@@ -143,6 +147,22 @@ class DataParallel {
   // Ends the optimizer step, on every rank, also on those without samples.
   absl::StatusOr<StepResult> FinishStep();
 
+  // For ranks with unequal numbers of batches, from loaders of their own: whether
+  // any rank has one more. Every rank must call it before each step, and make the
+  // step while it returns true, with an empty share when it has no more itself:
+  //
+  //   for (;;) {
+  //     std::optional<ddl::StepShare> share = loader.Next();
+  //     absl::StatusOr<bool> more = parallel->AnyHasMore(share.has_value());
+  //     if (!more.ok() || !*more) break;
+  //     parallel->RunStep(share.value_or(ddl::StepShare()), compute);
+  //   }
+  //
+  // So nobody waits for a rank that has left. The mean stays that of all samples.
+  // The ranks that ran out first are named once, on stderr. DistributedSampler needs
+  // none of this: its ranks always make the same steps.
+  absl::StatusOr<bool> AnyHasMore(bool have);
+
   // Sets the parameters to those of rank `root`, e.g. after rank 0 has loaded
   // a checkpoint.
   absl::Status BroadcastParameters(int root = 0);
@@ -178,7 +198,9 @@ class DataParallel {
   double weight_ = 0;
   std::int64_t next_step_ = 0;
   std::function<void()> before_retry_;
-  std::shared_ptr<internal::PlanWatch> watch_;   // null: created without a context
+  std::shared_ptr<internal::PlanWatch> watch_;  // null: created without a context
+  bool ranks_are_out_ = false;                  // told which, once
+  std::shared_ptr<internal::StepAdvice> advice_;
   std::shared_ptr<internal::StepLog> step_log_;  // null: none is wanted
 };
 
