@@ -21,7 +21,7 @@
 namespace {
 
 constexpr std::int64_t kSamples = 480;
-constexpr std::int64_t kGlobal = 16;
+constexpr std::int64_t kShare = 8;  // of one rank in a step
 constexpr std::uint64_t kSeed = 3;
 
 // y = w x + b, on data with noise; two parameters of 16 and 1.
@@ -150,7 +150,7 @@ absl::Status TrainByOwnLoader(Probe& probe) {
 absl::Status Run(const std::string& mode, const std::string& weights, bool advice) {
   DDL_ASSIGN_OR_RETURN(ddl::Context context, ddl::Context::Create());
   ddl::PlanDefaults defaults;
-  defaults.global_batch_size = kGlobal;
+  defaults.global_batch_size = kShare * context.world_size();
   DDL_ASSIGN_OR_RETURN(const ddl::Plan plan, context.AgreePlan(defaults));
   DDL_ASSIGN_OR_RETURN(const auto backend, ddl::CreateBackend(context));
   Linear model;

@@ -139,9 +139,10 @@ std::string OneSample(int rank, std::int64_t step) {
 
 std::string UnequalBatches(const std::vector<int>& ranks, int world_size) {
   return Ranks(ranks) + " of " + std::to_string(world_size) +
-         (ranks.size() == 1 ? " has" : " have") +
-         " no more batches while others have: takes part with weight 0 until all are done. Share "
-         "the samples evenly (ddl::DistributedSampler) to keep every rank busy";
+         (ranks.size() == 1 ? " has no more batches while others have: it takes part"
+                            : " have no more batches while others have: they take part") +
+         " with weight 0 until all are done. Share the samples evenly (ddl::DistributedSampler) to "
+         "keep every rank busy";
 }
 
 std::string UnusedParameters(const std::vector<PartlyUsed>& parameters, std::int64_t ranks,
