@@ -14,7 +14,6 @@ namespace ddl::internal::text {
 namespace {
 
 constexpr double kPercent = 100;
-constexpr double kMilliseconds = 1000;
 constexpr std::size_t kMostNamed = 3;  // of a list
 
 std::string Fixed(double value, int digits) {
@@ -25,6 +24,11 @@ std::string Fixed(double value, int digits) {
 
 std::string Percent(double share) {
   return Fixed(kPercent * share, 0) + " %";
+}
+
+std::string Milliseconds(double seconds) {
+  constexpr double kPerSecond = 1000;
+  return Fixed(kPerSecond * seconds, 1) + " ms";
 }
 
 // A count of samples: whole above 10, else one digit more.
@@ -168,9 +172,10 @@ std::string UnusedParameters(const std::vector<PartlyUsed>& parameters, std::int
 std::string Waiting(double waited, double step_s, std::int64_t steps, int world_size,
                     int least_rank, double least) {
   std::string text = "scaling efficiency is " + Percent(1 - waited) + ": over " +
-                     std::to_string(steps) + " steps, " + std::to_string(world_size) +
-                     " ranks spent " + Percent(waited) + " of a step's " +
-                     Fixed(kMilliseconds * step_s, 1) + " ms in communication and waiting. ";
+                     std::to_string(steps) + " steps of " + Milliseconds(step_s) + ", " +
+                     std::to_string(world_size) + " ranks spent " + Percent(waited) +
+                     " in communication and waiting, and " + Milliseconds((1 - waited) * step_s) +
+                     " a step in their own work. ";
   if (2 * least < waited) {
     return text + Rank(least_rank) + " waits least (" + Percent(least) +
            "), so the others wait for it: look for more work or fewer CPUs there";

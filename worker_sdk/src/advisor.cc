@@ -15,6 +15,9 @@ namespace {
 // Fewer samples than these may come in the same order, or to two ranks, by chance.
 constexpr double kLeastOrder = 8;
 constexpr double kLeastSame = 2;
+// Epochs of this process whose first samples are compared between ranks: a rank
+// that takes another's does so from the start.
+constexpr std::int64_t kDataEpochs = 2;
 
 std::size_t Index(std::int64_t i) {
   return static_cast<std::size_t>(i);
@@ -37,7 +40,7 @@ Advisor::Advisor(const AdviceOptions& options, int rank, int world_size,
 
 bool Advisor::WantsGradientNorm() const {
   return options_.enabled && world_size_ > 1 && !Said(Advice::kNoiseScale) &&
-         step_ % kNoiseEvery == 0;
+         step_ % kNoiseEvery == 0 && step_ < kNoiseSteps;
 }
 
 bool Advisor::WantsUsedParameters() const {
@@ -54,9 +57,11 @@ bool Advisor::HasOneSample(const StepFacts& facts) const {
 }
 
 bool Advisor::Wants(const StepFacts& facts) const {
-  return options_.enabled &&
-         (WantsUsedParameters() || JudgesTime() || samples_.Look(facts.data).fresh ||
-          (HasOneSample(facts) && !Said(Advice::kOneSampleBatchNorm)));
+  const SampleWatch::View view = samples_.Look(facts.data);
+  const bool data = view.fresh && (view.epochs <= kDataEpochs ||
+                                   (view.order_unchanged && !Said(Advice::kSameOrder)));
+  return options_.enabled && (WantsUsedParameters() || JudgesTime() || data ||
+                              (HasOneSample(facts) && !Said(Advice::kOneSampleBatchNorm)));
 }
 
 Advisor::TotalsArray Advisor::Totals(const StepFacts& facts) const {
@@ -71,11 +76,20 @@ Advisor::TotalsArray Advisor::Totals(const StepFacts& facts) const {
     totals[kReadings] = 1;
   }
   totals[kWants] = Wants(facts) ? 1 : 0;
+  if (facts.data.epoch >= 0) {
+    const auto epoch = static_cast<double>(facts.data.epoch);
+    totals[kEpochRanks] = 1;
+    totals[kEpochSum] = epoch;
+    totals[kEpochSum2] = epoch * epoch;
+  }
   return totals;
 }
 
-bool Advisor::ExchangeDue(const TotalsArray& reduced) {
-  return reduced[kWants] > 0;
+bool Advisor::ExchangeDue(const TotalsArray& reduced) const {
+  // Cauchy-Schwarz again: unequal numbers.
+  const bool epochs_differ =
+      reduced[kEpochRanks] * reduced[kEpochSum2] != reduced[kEpochSum] * reduced[kEpochSum];
+  return reduced[kWants] > 0 || (epochs_differ && !Said(Advice::kDifferentEpochs));
 }
 
 std::vector<double> Advisor::Words(const StepFacts& facts) const {
@@ -123,25 +137,23 @@ void Advisor::Finish(const StepFacts& facts, const TotalsArray& reduced, double 
     most_micro_steps_ = std::max(most_micro_steps_, facts.micro_steps);
     JudgeNoise(reduced, weight, outcome);
     JudgeBatchNorm(facts);
-    if (!words.empty()) {
-      JudgeData(words);
-      JudgeParameters(words);
-      JudgeWaiting(words);
-      JudgeMemory(words);
-    }
     samples_.Commit(facts.data);
     if (step_ >= kSettlingSteps && step_ < kSettlingSteps + kWaitingSteps) {
       step_s_ += outcome.step_s;
       communication_s_ += outcome.communication_s;
     }
   }
+  if (!words.empty()) {
+    JudgeData(words);
+    JudgeParameters(words);
+    JudgeWaiting(words);
+    JudgeMemory(words);
+  }
   ++step_;
 }
 
 void Advisor::RanksAreOut(const std::vector<int>& ranks) {
-  if (options_.enabled) {
-    Say(Advice::kUnequalBatches, text::UnequalBatches(ranks, world_size_));
-  }
+  Say(Advice::kUnequalBatches, text::UnequalBatches(ranks, world_size_));
 }
 
 bool Advisor::Said(Advice kind) const {
@@ -151,7 +163,9 @@ bool Advisor::Said(Advice kind) const {
 void Advisor::Say(Advice kind, std::string text) {
   if (!Said(kind)) {
     said_[static_cast<std::size_t>(kind)] = true;
-    lines_.push_back({kind, std::move(text)});
+    if (options_.enabled) {
+      lines_.push_back({kind, std::move(text)});
+    }
   }
 }
 

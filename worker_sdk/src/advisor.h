@@ -15,7 +15,10 @@
 //
 // Totals has always the same length, also when advice is off: so the sums of loss
 // and weight are added in the same order, and training is the same bit for bit. A
-// rank whose advice is off takes part with zeros.
+// rank whose advice is off takes part with zeros, and keeps track of what was said.
+//
+// Exchanges are few, as each costs a collective: the first steps of training and of
+// the first epochs, one for the time, and when something looks wrong.
 #ifndef DDLAUNCH_WORKER_SDK_SRC_ADVISOR_H_
 #define DDLAUNCH_WORKER_SDK_SRC_ADVISOR_H_
 
@@ -87,6 +90,9 @@ class Advisor {
   static constexpr std::int64_t kParameterSteps = 2;  // first steps: unused parameters
   static constexpr std::int64_t kNoiseEvery = 4;      // steps between two readings
   static constexpr std::int64_t kNoiseReadings = 50;  // before the noise scale is said
+  // Steps after which it is given up: shares that are never equal, or a gradient
+  // that drowns in noise.
+  static constexpr std::int64_t kNoiseSteps = 4 * kNoiseEvery * kNoiseReadings;
   // The batch is called far from the noise scale at a factor of 4: there a batch
   // needs 1.25 times the fewest steps, or samples, possible.
   static constexpr double kNoiseFactor = 4;
@@ -99,7 +105,16 @@ class Advisor {
   static constexpr double kMostMemory = 0.9;
 
   // The elements of Totals.
-  enum Total : std::size_t { kWeight2, kSmallNorm2, kReadings, kWants, kTotals };
+  enum Total : std::size_t {
+    kWeight2,
+    kSmallNorm2,
+    kReadings,  // ranks that gave a norm
+    kWants,     // ranks that ask for an exchange
+    kEpochRanks,
+    kEpochSum,
+    kEpochSum2,  // ranks that know their epoch, and the sums that tell whether all are in one
+    kTotals
+  };
   using TotalsArray = std::array<double, kTotals>;
 
   // `parameters`: their names, the same on every rank. `peak_memory_bytes` may be
@@ -113,7 +128,7 @@ class Advisor {
   [[nodiscard]] bool WantsUsedParameters() const;
 
   [[nodiscard]] TotalsArray Totals(const StepFacts& facts) const;
-  [[nodiscard]] static bool ExchangeDue(const TotalsArray& reduced);
+  [[nodiscard]] bool ExchangeDue(const TotalsArray& reduced) const;
   [[nodiscard]] std::vector<double> Words(const StepFacts& facts) const;
 
   // `weight` is that of all ranks; `words` is empty where no exchange was due.

@@ -137,7 +137,7 @@ absl::StatusOr<StepResult> DataParallel::FinishStep() {
   Advisor::TotalsArray reduced{};
   std::copy(totals.begin() + 2, totals.end(), reduced.begin());
   std::vector<double> words;
-  if (Advisor::ExchangeDue(reduced)) {
+  if (advice_->ExchangeDue(reduced)) {
     words = advice_->Words();
     DDL_RETURN_IF_ERROR(backend_->AllReduceSum(std::span<double>(words)));
   }

@@ -52,6 +52,7 @@ SampleWatch::View SampleWatch::Look(const SampleFacts& facts) const {
   }
   const bool begins = Begins(facts);
   const Start next = Next(facts);
+  view.epochs = epochs_ + (begins ? 1 : 0);
   view.fresh = begins || current_.steps < kSteps;
   view.hash = static_cast<double>(next.set_hash >> kShiftTo52Bits);
   view.count = next.count;
@@ -70,6 +71,7 @@ void SampleWatch::Commit(const SampleFacts& facts) {
   const Start next = Next(facts);
   if (Begins(facts)) {
     before_ = current_;
+    ++epochs_;
   }
   current_ = next;
   last_step_ = facts.step_in_epoch;

@@ -28,6 +28,7 @@ class SampleWatch {
 
   // What other ranks should know, this step included.
   struct View {
+    std::int64_t epochs = 0;       // begun so far
     bool fresh = false;            // this step is one of the first of an epoch
     std::int64_t epoch = -1;       // as given
     double hash = 0;               // order-free; below 2^52, so exact as a double
@@ -56,6 +57,7 @@ class SampleWatch {
   Start current_;
   Start before_;
   std::int64_t last_step_ = -1;  // in the epoch
+  std::int64_t epochs_ = 0;      // begun
 };
 
 }  // namespace ddl::internal

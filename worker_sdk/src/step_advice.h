@@ -39,6 +39,9 @@ class StepAdvice {
 
   // The step's sums: see advisor.h for the order. `weight`: of this rank.
   [[nodiscard]] Advisor::TotalsArray Totals(double weight);
+  [[nodiscard]] bool ExchangeDue(const Advisor::TotalsArray& reduced) const {
+    return advisor_.ExchangeDue(reduced);
+  }
   [[nodiscard]] std::vector<double> Words() const { return advisor_.Words(facts_); }
 
   // Runs a collective and counts its time.
