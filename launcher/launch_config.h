@@ -116,6 +116,8 @@ struct LaunchConfig {
   bool quiet = false;
 
   plan::Request plan;
+  // By which a program says that it ran out of device memory.
+  std::set<std::int32_t> oom_exit_codes;
 };
 
 }  // namespace ddl

@@ -127,6 +127,7 @@ void Node::OnWorkerExit(const WorkerExit& exit) {
     if (evidence == FailureEvidence::kLastWords && !stopped_by_broken_collective_) {
       failure.blames_peer = true;  // a guess is no match for one that ended by itself
     }
+    MarkOutOfMemory(config_.oom_exit_codes, gateway_->out_of_memory(exit.local_rank), failure);
     error_files_[exit.pid] = exit.error_path;
     failures_.push_back(failure);
     TellFailure(std::move(failure), exit.failed_at);
@@ -148,6 +149,8 @@ void Node::OnWorkerExit(const WorkerExit& exit) {
   }
   error_files_[exit.pid] = exit.error_path;
   failures_.push_back(ToFailure(exit, host_));
+  MarkOutOfMemory(config_.oom_exit_codes, gateway_->out_of_memory(exit.local_rank),
+                  failures_.back());
   if (left_group.has_value()) {
     failures_.back().error_text =
         "it left with 0 in the middle of the work: its peers wait for it in group " + *left_group;
@@ -215,6 +218,11 @@ void Node::On(const core::RoundStop& message) {
     // That is us; it was said.
   } else if (message.reason == core::Reason::kNodeJoined) {
     log::Info(message.text);
+  } else if (message.reason == core::Reason::kOutOfMemory) {
+    log::Warn(message.text);
+    if (message.root_cause.has_value()) {
+      log::Info("hint: " + message.root_cause->hint);
+    }
   } else if (message.will_restart) {
     const bool by_failure = message.reason == core::Reason::kWorkerFailed;
     log::Warn(absl::StrCat(message.text, by_failure ? "; restarting" : "; gathering again"));

@@ -4,6 +4,7 @@
 #include <csignal>
 
 #include "launcher/failures/failure_account.h"
+#include "launcher/failures/out_of_memory.h"
 
 namespace ddl {
 
@@ -20,8 +21,21 @@ core::WorkerFailure ToFailure(const WorkerExit& exit, const std::string& host) {
   failure.error_file = exit.error_file;
   failure.hint = exit.hint;
   // SIGPIPE: it wrote to a peer that had gone.
-  failure.blames_peer = exit.term_signal == SIGPIPE || BlamesPeer(exit.error_text);
+  failure.blames_peer = exit.term_signal == SIGPIPE ||
+                        (BlamesPeer(exit.error_text) && !SaysOutOfDeviceMemory(exit.error_text));
   return failure;
+}
+
+void MarkOutOfMemory(const std::set<std::int32_t>& exit_codes,
+                     const std::optional<DeviceMemory>& reported, core::WorkerFailure& failure) {
+  failure.out_of_memory =
+      reported.has_value() ||
+      EndedOutOfMemory({failure.exit_code, failure.term_signal, failure.error_text}, exit_codes);
+  if (failure.out_of_memory) {
+    const bool has_numbers = reported.has_value() && *reported != DeviceMemory();
+    failure.hint =
+        ExplainDeviceMemory(has_numbers ? *reported : ReadDeviceMemory(failure.error_text));
+  }
 }
 
 RoundInfo ToRoundInfo(const core::RoundStart& start, const std::string& job_id,

@@ -367,6 +367,9 @@ void Job::On(Turn& turn, const StopRequested& stop) {
         Say(turn, Reason::kStoppedByUser, absl::StrCat(text, "; no other round follows"));
         return;
       }
+      if (!round_->stopping->user_stop.has_value()) {
+        round_->stopping->user_stop = std::move(done);
+      }
       break;
     case State::kEnded:
       break;

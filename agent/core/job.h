@@ -233,8 +233,15 @@ class Job {
   void On(Turn& turn, const WorkerFailed& failed);
   void NoteFurtherFailure(Turn& turn, const AgentRef& from, WorkerFailure failure,
                           Instant happened_at);
+  // What a failure makes of the round, or of the job.
+  struct Verdict {
+    Reason reason{};
+    std::string text;
+    std::optional<JobDone> result;  // nothing: another round follows
+  };
+  [[nodiscard]] Verdict Judge(const WorkerFailure& failure);
   [[nodiscard]] std::string DescribeAndWhatFollows(const WorkerFailure& failure) const;
-  [[nodiscard]] JobDone MakeFailed(const WorkerFailure& failure) const;
+  [[nodiscard]] JobDone MakeFailed(const WorkerFailure& failure, std::string words) const;
   void On(Turn& turn, const WorkersSucceeded& succeeded);
   void On(Turn& turn, const RoundStopped& stopped);
   // `result`: the job ends with it when all have stopped; else they gather again.
@@ -258,6 +265,9 @@ class Job {
   // ---- job_memory.cc
   void On(Turn& turn, const OutOfMemory& report);
   void RevisePlan(Turn& turn, const Member& member, const OutOfMemory& report);
+  // A worker ended for lack of memory: lowers the micro-batch of the rounds to come,
+  // once in a round. Returns what changes; errors: nothing is left to lower.
+  absl::StatusOr<std::string> LearnFromFailure();
 
   const Options options_;
   const AgentConnected first_;  // the job's terms, and who brought them

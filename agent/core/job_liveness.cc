@@ -211,8 +211,8 @@ void Job::ForgiveFailure(Turn& turn, const Agent& lost, const std::string& loss)
   stopping.message.reason = Reason::kNodeLost;
   stopping.message.text = loss;
   stopping.message.root_cause.reset();
-  stopping.message.will_restart = true;
-  stopping.result.reset();
+  stopping.result = stopping.user_stop;
+  stopping.message.will_restart = !stopping.result.has_value();
 }
 
 void Job::Drop(Turn& turn) {

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "agent/base/status_macros.h"
 #include "agent/core/job.h"
 
 namespace ddl::core {
@@ -85,6 +86,16 @@ void Job::RevisePlan(Turn& turn, const Member& member, const OutOfMemory& report
     Tell(turn, other.agent, changed);
   }
   round_->revision = std::move(changed);
+}
+
+absl::StatusOr<std::string> Job::LearnFromFailure() {
+  if (round_->lesson.empty()) {
+    const auto before = plan_.InForce();
+    DDL_RETURN_IF_ERROR(plan_.LowerMicroBatch(before.has_value() ? before->plan->micro_batch_size
+                                                                 : std::int64_t{1}));
+    round_->lesson = plan::Changes(*before->plan, *plan_.InForce()->plan);
+  }
+  return round_->lesson;
 }
 
 }  // namespace ddl::core

@@ -34,13 +34,9 @@ void Job::On(Turn& turn, const WorkerFailed& failed) {
     NoteFurtherFailure(turn, failed.agent, std::move(failure), happened_at);
     return;
   }
-  std::optional<JobDone> result;
-  if (restart_count_ >= first_.max_restarts) {
-    result = MakeFailed(failure);
-  }
-  const std::string text = DescribeAndWhatFollows(failure);
+  Verdict verdict = Judge(failure);
   round_->failure_from = failed.agent.incarnation;
-  BeginStop(turn, Reason::kWorkerFailed, text, std::move(failure), std::move(result));
+  BeginStop(turn, verdict.reason, verdict.text, std::move(failure), std::move(verdict.result));
   if (round_.has_value() && round_->stopping.has_value()) {
     round_->stopping->caused_at = happened_at;
   }
@@ -69,11 +65,36 @@ void Job::NoteFurtherFailure(Turn& turn, const AgentRef& from, WorkerFailure fai
                    " came after it"));
   round_->failure_from = from.incarnation;
   stopping.caused_at = happened_at;
-  stopping.message.text = DescribeAndWhatFollows(failure);
-  if (stopping.result.has_value() && stopping.result->root_cause.has_value()) {
-    stopping.result = MakeFailed(failure);
+  if (stopping.result.has_value() && !stopping.result->root_cause.has_value()) {
+    stopping.message.text = DescribeAndWhatFollows(failure);  // the user stopped it meanwhile
+  } else {
+    Verdict verdict = Judge(failure);
+    stopping.message.reason = verdict.reason;
+    stopping.message.text = std::move(verdict.text);
+    stopping.result = verdict.result.has_value() ? std::move(verdict.result) : stopping.user_stop;
+    stopping.message.will_restart = !stopping.result.has_value();
   }
   stopping.message.root_cause = std::move(failure);
+}
+
+Job::Verdict Job::Judge(const WorkerFailure& failure) {
+  Verdict verdict{Reason::kWorkerFailed, "", std::nullopt};
+  std::string words = DescribeAndWhatFollows(failure);
+  if (failure.out_of_memory) {
+    const absl::StatusOr<std::string> lesson = LearnFromFailure();
+    if (lesson.ok()) {
+      return {Reason::kOutOfMemory,
+              absl::StrCat(Describe(failure), " for lack of device memory; the next round: ",
+                           *lesson, "; this costs no restart"),
+              std::nullopt};
+    }
+    absl::StrAppend(&words, "; it ran out of device memory: ", lesson.status().message());
+  }
+  if (restart_count_ >= first_.max_restarts) {
+    verdict.result = MakeFailed(failure, words);
+  }
+  verdict.text = std::move(words);
+  return verdict;
 }
 
 std::string Job::DescribeAndWhatFollows(const WorkerFailure& failure) const {
@@ -86,10 +107,10 @@ std::string Job::DescribeAndWhatFollows(const WorkerFailure& failure) const {
                                                  " restarts are used up");
 }
 
-JobDone Job::MakeFailed(const WorkerFailure& failure) const {
+JobDone Job::MakeFailed(const WorkerFailure& failure, std::string words) const {
   JobDone done =
       MakeDone(first_.max_restarts > 0 ? Reason::kRestartsExhausted : Reason::kWorkerFailed,
-               ExitCodeOf(failure), DescribeAndWhatFollows(failure));
+               ExitCodeOf(failure), std::move(words));
   done.root_cause = failure;
   return done;
 }

@@ -37,6 +37,9 @@ struct Stopping {
   std::size_t num_missing = 0;
   // Set: the job ends with it. Else the nodes gather for another round.
   std::optional<JobDone> result;
+  // The user stopped it while it was to end by a failure: the result, if that failure
+  // turns out to be none that ends the job.
+  std::optional<JobDone> user_stop;
 };
 
 struct Round {
@@ -49,6 +52,7 @@ struct Round {
   WorkerAddresses worker_addresses;
   std::uint32_t first_worker_port = 0;
   PlanAgreement::Agreed agreed;         // the plan it started with
+  std::string lesson;                   // what a worker that ran out of memory changes for the next
   std::optional<PlanChanged> revision;  // the last that replaced it
   std::vector<Member> members;          // by node rank
 

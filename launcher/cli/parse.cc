@@ -165,6 +165,9 @@ absl::StatusOr<ParseResult> ParseCommandLine(const std::vector<std::string>& arg
       ApplyOutputFlags(arguments, surroundings.places.cwd, config, command.notices));
   DDL_ASSIGN_OR_RETURN(config.plan, ReadPlanRequest(arguments));
   DDL_RETURN_IF_ERROR(CheckPlan(config));
+  DDL_ASSIGN_OR_RETURN(auto oom_exit_codes,
+                       ReadFlag(arguments, FlagId::kOomExitCodes, ParseExitCodes));
+  config.oom_exit_codes = std::move(oom_exit_codes).value_or(std::set<std::int32_t>());
   DDL_RETURN_IF_ERROR(ApplyProgram(arguments, surroundings, config, command.notices));
   WarnOfUnknownVariables(surroundings.environment, command.notices);
   return command;

@@ -260,6 +260,19 @@ absl::StatusOr<std::set<std::int32_t>> ParseRankSet(std::string_view text) {
   return ranks;
 }
 
+absl::StatusOr<std::set<std::int32_t>> ParseExitCodes(std::string_view text) {
+  constexpr std::int64_t kMaxExitCode = 255;
+  std::set<std::int32_t> codes;
+  for (const std::string_view entry : Split(text, ',')) {
+    const absl::StatusOr<std::int64_t> code = ParseInteger(entry, 1, kMaxExitCode);
+    if (!code.ok()) {
+      return MustBe("exit codes from 1 to 255 with commas between them, such as 77,137");
+    }
+    codes.insert(static_cast<std::int32_t>(*code));
+  }
+  return codes;
+}
+
 absl::StatusOr<Frameworks> ParseFrameworks(std::string_view text) {
   Frameworks frameworks{.torch = false};
   for (const std::string_view name : Split(text, ',')) {

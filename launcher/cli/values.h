@@ -66,6 +66,9 @@ absl::StatusOr<StreamMap> ParseStreamMap(std::string_view text);
 // "0,2,5".
 absl::StatusOr<std::set<std::int32_t>> ParseRankSet(std::string_view text);
 
+// "77,137": 1 to 255 each.
+absl::StatusOr<std::set<std::int32_t>> ParseExitCodes(std::string_view text);
+
 // "torch,jax": exactly these.
 absl::StatusOr<Frameworks> ParseFrameworks(std::string_view text);
 // none, node, socket, exclusive or core-complex.

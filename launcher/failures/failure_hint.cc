@@ -5,6 +5,7 @@
 #include <array>
 #include <csignal>
 
+#include "agent/base/device_memory.h"
 #include "agent/base/signal_name.h"
 #include "agent/base/size_text.h"
 #include "launcher/exit_code.h"
@@ -111,10 +112,6 @@ struct KnownWords {
   std::string_view hint;
 };
 
-constexpr std::string_view kDeviceMemory =
-    "A smaller micro-batch with more accumulation keeps the global batch (--micro-batch-size, "
-    "--grad-accum-steps); PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True helps against "
-    "fragmentation.";
 constexpr std::string_view kNccl =
     "NCCL_DEBUG=INFO shows which peer and which network interface; NCCL_SOCKET_IFNAME chooses "
     "the interface.";
@@ -130,13 +127,7 @@ constexpr std::string_view kPortInUse =
     "own by --env=jax or --env=tensorflow.";
 
 // The first that is found counts: the more telling come first.
-constexpr std::array<KnownWords, 16> kKnown = {{
-    {"CUDA out of memory", kDeviceMemory},
-    {"CUDA error: out of memory", kDeviceMemory},
-    {"Cuda failure 'out of memory'", kDeviceMemory},  // NCCL's words, old and new
-    {"Cuda failure 2 'out of memory'", kDeviceMemory},
-    {"cudaErrorMemoryAllocation", kDeviceMemory},
-    {"CUBLAS_STATUS_ALLOC_FAILED", kDeviceMemory},
+constexpr std::array<KnownWords, 10> kKnown = {{
     {"Duplicate GPU detected",
      "Two ranks use one GPU: choose it by LOCAL_RANK, or start as many workers as there are GPUs "
      "(--nproc-per-node=gpu)."},
@@ -154,6 +145,9 @@ constexpr std::array<KnownWords, 16> kKnown = {{
 }};
 
 std::string HintForWords(std::string_view text, const MemoryFacts& facts) {
+  if (SaysOutOfDeviceMemory(text)) {
+    return ExplainDeviceMemory(ReadDeviceMemory(text));
+  }
   const auto* const it = std::find_if(
       kKnown.begin(), kKnown.end(),
       [text](const KnownWords& known) { return text.find(known.words) != std::string_view::npos; });

@@ -18,6 +18,7 @@
 
 #include "absl/status/statusor.h"
 #include "agent/base/clock.h"
+#include "agent/base/device_memory.h"
 #include "agent/core/types.h"
 
 namespace ddl {
@@ -75,8 +76,8 @@ class Gateway {
   [[nodiscard]] std::optional<std::string> open_group(std::int32_t local_rank) const;
 
   // A worker that said, in the last round, that it ran out of device memory and could
-  // not go on: what it said of the memory, for people. Nothing: it has not.
-  [[nodiscard]] std::optional<std::string> out_of_memory(std::int32_t local_rank) const;
+  // not go on: what it said of the memory. Nothing: it has not.
+  [[nodiscard]] std::optional<DeviceMemory> out_of_memory(std::int32_t local_rank) const;
 
  private:
   class Impl;

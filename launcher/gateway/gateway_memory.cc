@@ -3,12 +3,10 @@
 #include <string>
 #include <utility>
 #include <variant>
-#include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
+#include "agent/base/device_memory.h"
 #include "agent/base/limits.h"
-#include "agent/base/size_text.h"
 #include "agent/base/status_macros.h"
 #include "agent/plan_wire/plan_wire.h"
 #include "agent/wire/wire.h"
@@ -41,25 +39,11 @@ absl::Status CheckReport(const ReportOutOfMemoryRequest& report) {
   return absl::OkStatus();
 }
 
-// "asked for 2 GB, 14 GB in use, 0.1 GB free of 16 GB"; of what is known.
-std::string Describe(const MemoryReport& memory) {
-  std::vector<std::string> parts;
-  if (memory.asked_bytes() > 0) {
-    parts.push_back("asked for " + SizeText(memory.asked_bytes()));
-  }
-  if (memory.in_use_bytes() > 0) {
-    parts.push_back(SizeText(memory.in_use_bytes()) + " in use");
-  }
-  if (memory.reserved_bytes() > 0) {
-    parts.push_back(SizeText(memory.reserved_bytes()) + " reserved");
-  }
-  if (memory.free_bytes() > 0) {
-    parts.push_back(SizeText(memory.free_bytes()) + " free");
-  }
-  if (memory.total_bytes() > 0) {
-    parts.push_back("the device has " + SizeText(memory.total_bytes()));
-  }
-  return absl::StrJoin(parts, ", ");
+// Its numbers, else those in the error's own words.
+DeviceMemory MemoryOf(const MemoryReport& report) {
+  const DeviceMemory memory{report.asked_bytes(), report.in_use_bytes(), report.reserved_bytes(),
+                            report.free_bytes(), report.total_bytes()};
+  return memory == DeviceMemory() ? ReadDeviceMemory(report.text()) : memory;
 }
 
 void Fill(const core::PlanChanged& change, PlanRevision* out) {
@@ -77,7 +61,7 @@ void Gateway::Impl::SendReport(const ReportOutOfMemoryRequest& report) const {
                           round_->first_rank + report.local_rank(),
                           report.micro_batch_size(),
                           report.step(),
-                          Describe(report.memory())});
+                          DescribeDeviceMemory(MemoryOf(report.memory()))});
 }
 
 void Gateway::Impl::Handle(const Call& call, const ReportOutOfMemoryExchange& body) {
@@ -92,7 +76,7 @@ void Gateway::Impl::Handle(const Call& call, const ReportOutOfMemoryExchange& bo
   }
   if (!status.ok() || report.exiting()) {
     if (status.ok()) {
-      out_of_memory_[report.local_rank()] = Describe(report.memory());
+      out_of_memory_[report.local_rank()] = MemoryOf(report.memory());
     }
     call.Finish(status);
     return;
@@ -136,7 +120,7 @@ void Gateway::Impl::RefuseReports(const core::PlanChanged& refusal) {
       return false;
     }
     // It has nothing left to try: how it ends now is for lack of memory.
-    out_of_memory_[report.local_rank()] = Describe(report.memory());
+    out_of_memory_[report.local_rank()] = MemoryOf(report.memory());
     call.Finish(absl::FailedPreconditionError(refusal.error));
     return true;
   });

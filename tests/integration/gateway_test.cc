@@ -303,7 +303,7 @@ TEST(Gateway, OutOfMemoryOnOneRank_TheOthersHearOfItByTheirWatch) {
   EXPECT_EQ(revision.step(), 9);
   EXPECT_EQ(revision.plan().micro_batch_size(), 8);
   EXPECT_EQ(revision.plan().grad_accum_steps(), 2);
-  EXPECT_THAT(revision.text(), HasSubstr("asked for 2.0 GiB"));
+  EXPECT_THAT(revision.text(), HasSubstr("2.0 GiB asked for"));
   const auto [watch_status, heard] = watch.get();
   ASSERT_TRUE(watch_status.ok()) << watch_status.error_message();
   EXPECT_EQ(heard.revision(), 1);

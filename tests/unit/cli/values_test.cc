@@ -156,6 +156,13 @@ TEST(ParseRankSet, List_IsTakenAndNonsenseRefused) {
   EXPECT_FALSE(ParseRankSet("0,-1").ok());
 }
 
+TEST(ParseExitCodes, List_IsTakenAndNonsenseRefused) {
+  EXPECT_THAT(*ParseExitCodes("137,77,77"), ElementsAre(77, 137));
+  for (const char* const text : {"", "0", "256", "-1", "77,", "77;78", "x"}) {
+    EXPECT_THAT(ErrorOf(ParseExitCodes(text)), HasSubstr("from 1 to 255")) << text;
+  }
+}
+
 TEST(ParseKeyValues, Pairs_AreTaken) {
   EXPECT_THAT(*ParseKeyValues("a=1,b=x=y"), ElementsAre(Pair("a", "1"), Pair("b", "x=y")));
 }

@@ -150,6 +150,17 @@ TEST_F(JobElastic, StoppedByTheUserAndANodeIsLostThen_StaysStopped) {
   EXPECT_EQ(Told<JobDone>("a")->exit_code, 130);
 }
 
+TEST_F(JobElastic, StoppedByTheUserAndTheFailureIsForgivenThen_StaysStopped) {
+  StartTwo(2);
+  Disconnect("b");
+  Fail("a", 1, 1);
+  Give(StopRequested{Ref("a"), 2});
+  PassAlive(kSecond, {"a"});
+  Stopped("a", 1);
+  ASSERT_TRUE(Told<JobDone>("a").has_value());
+  EXPECT_EQ(Told<JobDone>("a")->exit_code, 130);
+}
+
 // ---- worlds without a plan --------------------------------------------------
 
 class JobWithABatchOfTwo : public JobElastic {
@@ -159,6 +170,7 @@ class JobWithABatchOfTwo : public JobElastic {
     AgentConnected hello = Elastic(name, min, max, /*max_restarts=*/3);
     hello.nproc = 1;
     hello.plan.global_batch_size = 2;
+    hello.plan.batch_policy = plan::BatchPolicy::kFail;
     return hello;
   }
 };

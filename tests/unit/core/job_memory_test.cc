@@ -131,5 +131,119 @@ TEST_F(JobMemory, CoordinatorRestarted_LearnsTheCapFromItsAgents) {
   EXPECT_EQ(Told<RoundStart>("a")->plan->global_batch_size, 16);
 }
 
+// ---- programs that do not report: a worker ends for lack of memory ------------------
+
+class JobMemoryRestart : public JobMemory {
+ protected:
+  void FailOutOfMemory(const std::string& name, std::int64_t round, std::int32_t exit_code = 1,
+                       Duration age = {}) {
+    WorkerFailure failure;
+    failure.rank = name == "a" ? 0 : 2;
+    failure.exit_code = exit_code;
+    failure.out_of_memory = true;
+    Give(WorkerFailed{Ref(name), round, failure, age});
+  }
+  void StopAll(std::int64_t round) {
+    Stopped("a", round);
+    Stopped("b", round);
+  }
+};
+
+TEST_F(JobMemoryRestart, AboveTheFloor_NextRoundHasTheSmallerMicroBatchAndCostsNoRestart) {
+  Start();  // no restarts are allowed
+  FailOutOfMemory("b", 1);
+  ASSERT_TRUE(Told<RoundStop>("a").has_value());
+  EXPECT_EQ(Told<RoundStop>("a")->reason, Reason::kOutOfMemory);
+  EXPECT_TRUE(Told<RoundStop>("a")->will_restart);
+  EXPECT_NE(Told<RoundStop>("a")->text.find("micro-batch 8 -> 4"), std::string::npos)
+      << Told<RoundStop>("a")->text;
+  StopAll(1);
+  ASSERT_TRUE(Told<RoundStart>("a").has_value());
+  EXPECT_EQ(Told<RoundStart>("a")->round, 2);
+  EXPECT_EQ(Told<RoundStart>("a")->restart_count, 0);
+  EXPECT_EQ(Told<RoundStart>("a")->plan->micro_batch_size, 4);
+  EXPECT_EQ(Told<RoundStart>("a")->plan->global_batch_size, 32);
+  EXPECT_EQ(Told<RoundStart>("b")->plan, Told<RoundStart>("a")->plan);
+}
+
+TEST_F(JobMemoryRestart, ManyRanksInARound_AreOneLesson) {
+  Start();
+  FailOutOfMemory("b", 1, 1);
+  FailOutOfMemory("a", 1, 77, kSecond);  // it happened first: the root cause is another
+  EXPECT_EQ(StateOfJob(), Job::State::kStopping);
+  StopAll(1);
+  EXPECT_EQ(Told<RoundStart>("a")->plan->micro_batch_size, 4);
+}
+
+TEST_F(JobMemoryRestart, PeersBrokenCollectiveIsHeardOfFirst_TheShortageIsTheCause) {
+  Start();
+  WorkerFailure broken;
+  broken.rank = 0;
+  broken.exit_code = 1;
+  broken.blames_peer = true;
+  Give(WorkerFailed{Ref("a"), 1, broken, {}});
+  EXPECT_FALSE(Told<RoundStop>("b")->will_restart) << "no budget";
+  FailOutOfMemory("b", 1);
+  StopAll(1);
+  ASSERT_TRUE(Told<RoundStart>("b").has_value());
+  EXPECT_EQ(Told<RoundStart>("b")->plan->micro_batch_size, 4);
+  EXPECT_EQ(Told<RoundStart>("b")->restart_count, 0);
+}
+
+TEST_F(JobMemoryRestart, EarlierCrashOfAnotherRank_IsTheCauseAndCosts) {
+  Start();
+  FailOutOfMemory("b", 1);
+  WorkerFailure crash;
+  crash.rank = 0;
+  crash.exit_code = 3;
+  Give(WorkerFailed{Ref("a"), 1, crash, kSecond});
+  StopAll(1);
+  ASSERT_TRUE(Told<JobDone>("a").has_value());
+  EXPECT_EQ(Told<JobDone>("a")->exit_code, 3);
+}
+
+TEST_F(JobMemoryRestart, DownToTheFloor_IsThenAnOrdinaryFailureWithWords) {
+  Start(2);
+  std::int64_t round = 1;
+  for (const std::int64_t micro : {4, 2}) {
+    FailOutOfMemory("a", round);
+    StopAll(round);
+    ++round;
+    EXPECT_EQ(Told<RoundStart>("a")->plan->micro_batch_size, micro);
+  }
+  FailOutOfMemory("a", round, 77);
+  EXPECT_EQ(Told<RoundStop>("a")->reason, Reason::kWorkerFailed);
+  StopAll(round);
+  ASSERT_TRUE(Told<JobDone>("a").has_value());
+  EXPECT_EQ(Told<JobDone>("a")->exit_code, 77);
+  EXPECT_EQ(Told<JobDone>("a")->restart_count, 0);
+  EXPECT_NE(Told<JobDone>("a")->text.find("--min-micro-batch-size=2"), std::string::npos)
+      << Told<JobDone>("a")->text;
+}
+
+TEST_F(JobMemoryRestart, WithoutAPlan_IsAnOrdinaryFailureThatSaysWhatWouldHelp) {
+  StartJob(2, 1);
+  FailOutOfMemory("b", 1);
+  EXPECT_EQ(Told<RoundStop>("a")->reason, Reason::kWorkerFailed);
+  EXPECT_TRUE(Told<RoundStop>("a")->will_restart);
+  EXPECT_NE(Told<RoundStop>("a")->text.find("--global-batch-size"), std::string::npos);
+  StopAll(1);
+  EXPECT_EQ(Told<RoundStart>("a")->restart_count, 1);
+}
+
+TEST_F(JobMemoryRestart, StoppedByTheUserMeanwhile_StaysStopped) {
+  Start();
+  WorkerFailure broken;
+  broken.exit_code = 1;
+  broken.blames_peer = true;
+  Give(WorkerFailed{Ref("a"), 1, broken, {}});
+  Give(StopRequested{Ref("a"), 15, false});
+  FailOutOfMemory("b", 1);
+  StopAll(1);
+  ASSERT_TRUE(Told<JobDone>("a").has_value());
+  EXPECT_EQ(Told<JobDone>("a")->reason, Reason::kStoppedByUser);
+  EXPECT_EQ(Told<JobDone>("a")->exit_code, 128 + 15);
+}
+
 }  // namespace
 }  // namespace ddl::core

@@ -2,9 +2,12 @@
 #include "launcher/failures/failure_hint.h"
 
 #include <csignal>
+#include <set>
+#include <string>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "launcher/failures/out_of_memory.h"
 
 namespace ddl {
 namespace {
@@ -88,6 +91,45 @@ TEST(FailureHint, KnownWords_SayWhatToDo) {
   EXPECT_THAT(for_text("RuntimeError: DataLoader worker (pid 7) is killed by signal: Bus error."),
               HasSubstr("/dev/shm"));
   EXPECT_EQ(for_text("ValueError: bad"), "");
+}
+
+TEST(FailureHint, PyTorchsNumbers_TellAShortageFromFragmentation) {
+  const std::string fragmented = FailureHint(
+      {1, 0,
+       "torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB (GPU 0; 15.78 "
+       "GiB total capacity; 10.00 GiB already allocated; 512.00 MiB free; 14.50 GiB reserved in "
+       "total by PyTorch)"},
+      {}, {});
+  EXPECT_THAT(fragmented, AllOf(HasSubstr("2.0 GiB asked for"), HasSubstr("fragmentation:")));
+  EXPECT_LT(fragmented.find("expandable_segments"), fragmented.find("mixed precision"));
+  EXPECT_LT(fragmented.find("mixed precision"), fragmented.find("--max-micro-batch-size"));
+  const std::string shortage = FailureHint(
+      {1, 0,
+       "CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 15.78 GiB of "
+       "which 300.00 MiB is free. Including non-PyTorch memory, this process has 15.40 GiB memory "
+       "in use. Of the allocated memory 14.90 GiB is allocated by PyTorch, and 120.00 MiB is "
+       "reserved by PyTorch but unallocated."},
+      {}, {});
+  EXPECT_THAT(shortage, AllOf(HasSubstr("14.9 GiB in use"), HasSubstr("a shortage:")));
+}
+
+TEST(EndedOutOfMemory, ExitCodesAndKnownWords_AreRecognised) {
+  const std::set<std::int32_t> codes = {77};
+  EXPECT_TRUE(EndedOutOfMemory({77, 0, ""}, codes));
+  EXPECT_TRUE(EndedOutOfMemory({1, 0, "RuntimeError: CUDA out of memory."}, codes));
+  EXPECT_TRUE(EndedOutOfMemory({1, 0, "HIP out of memory. Tried"}, codes));
+  EXPECT_TRUE(EndedOutOfMemory({1, 0, "RESOURCE_EXHAUSTED: Out of memory while trying"}, codes));
+  EXPECT_TRUE(EndedOutOfMemory({1, 0, "OOM when allocating tensor with shape[8,64]"}, codes));
+  EXPECT_TRUE(EndedOutOfMemory({0, SIGABRT, "what():  CUDA error: out of memory"}, codes));
+}
+
+TEST(EndedOutOfMemory, OtherEnds_AreNot) {
+  const std::set<std::int32_t> codes = {77};
+  EXPECT_FALSE(EndedOutOfMemory({1, 0, "ValueError: out of range"}, codes));
+  EXPECT_FALSE(EndedOutOfMemory({0, 0, "CUDA out of memory; went on without"}, codes));
+  EXPECT_FALSE(EndedOutOfMemory({0, SIGKILL, "CUDA out of memory"}, codes))
+      << "the kernel's, or somebody's";
+  EXPECT_FALSE(EndedOutOfMemory({77, SIGTERM, ""}, codes));
 }
 
 TEST(FailureHint, KillWithOldWordsOnStderr_IsAboutTheKill) {
