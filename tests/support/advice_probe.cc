@@ -132,7 +132,7 @@ absl::Status TrainByOwnLoader(Probe& probe) {
   constexpr std::int64_t kBatch = 2;
   const int rank = probe.context.rank();
   std::int64_t left = 3 + rank;
-  for (std::int64_t next = 100 * rank;; next += kBatch, --left) {
+  for (std::int64_t next = std::int64_t{100} * rank;; next += kBatch, --left) {
     DDL_ASSIGN_OR_RETURN(const bool more, probe.parallel.AnyHasMore(left > 0));
     if (!more) {
       return absl::OkStatus();

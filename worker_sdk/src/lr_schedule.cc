@@ -68,7 +68,8 @@ double LrSchedule::Rate(std::int64_t samples_done, std::int64_t step_samples) co
     return peak_;
   }
   if (decay_ == LrDecay::kStep) {
-    return peak_ * std::pow(decay_factor_, static_cast<double>(samples_done / decay_samples_));
+    const std::int64_t decays = samples_done / decay_samples_;
+    return peak_ * std::pow(decay_factor_, static_cast<double>(decays));
   }
   const double t = std::min(1.0, static_cast<double>(samples_done - warmup_samples_) /
                                      static_cast<double>(total_samples_ - warmup_samples_));
