@@ -24,6 +24,7 @@
 #include "launcher/node.h"
 #include "launcher/process/supervisor.h"
 #include "launcher/signals.h"
+#include "launcher/tune/tune.h"
 #include "launcher/worker/framework_env.h"
 
 namespace ddl {
@@ -88,6 +89,13 @@ int Coordinate(const cli::CoordinatorCommand& command) {
   return RunCoordinator(command.config, signals);
 }
 
+int Tune(const cli::TuneCommand& command) {
+  SignalSet signals(LaunchConfig{}.stop_signals);
+  log::Init(command.config.quiet ? log::Level::kWarn : log::Level::kInfo);
+  Say(command.notices);
+  return RunTune(command.config, signals);
+}
+
 int Launch(const cli::LaunchCommand& command) {
   if (const absl::Status made = cli::MakeLogDirectory(command.config); !made.ok()) {
     log::Init(log::Level::kError);
@@ -142,6 +150,9 @@ int Main(int argc, char** argv) {
   }
   if (const auto* print = std::get_if<cli::PrintAndExit>(&*parsed)) {
     return Print(print->text);
+  }
+  if (const auto* tune = std::get_if<cli::TuneCommand>(&*parsed)) {
+    ::_exit(Tune(*tune));
   }
   // ddlaunch itself needs some, whatever its workers need.
   if (const absl::Status status = EnsureDescriptors({}); !status.ok()) {

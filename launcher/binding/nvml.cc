@@ -30,6 +30,13 @@ struct PciInfo {
   std::array<char, 32> bus_id;
 };
 
+// nvmlMemory_t
+struct Memory {
+  unsigned long long total;
+  unsigned long long free;
+  unsigned long long used;
+};
+
 struct Calls {
   int (*init)() = nullptr;
   int (*shutdown)() = nullptr;
@@ -42,6 +49,9 @@ struct Calls {
   // Null in drivers older than MIG.
   int (*max_mig_count)(Device, unsigned*) = nullptr;
   int (*mig_handle)(Device, unsigned, Device*) = nullptr;
+  // For OpenGpuMemory only.
+  int (*handle_by_uuid)(const char*, Device*) = nullptr;
+  int (*memory)(Device, Memory*) = nullptr;
 };
 
 template <typename Function>
@@ -71,6 +81,8 @@ absl::StatusOr<Calls> Load(const std::string& name) {
   }
   Find(library, "nvmlDeviceGetMaxMigDeviceCount", calls.max_mig_count);
   Find(library, "nvmlDeviceGetMigDeviceHandleByIndex", calls.mig_handle);
+  Find(library, "nvmlDeviceGetHandleByUUID", calls.handle_by_uuid);
+  Find(library, "nvmlDeviceGetMemoryInfo", calls.memory);
   return calls;
 }
 
@@ -137,7 +149,45 @@ absl::StatusOr<std::vector<Gpu>> ReadAll(const Calls& calls) {
   return gpus;
 }
 
+class NvmlMemoryReader final : public GpuMemoryReader {
+ public:
+  NvmlMemoryReader(const Calls& calls, Device device) : calls_(calls), device_(device) {}
+  ~NvmlMemoryReader() override { calls_.shutdown(); }
+  NvmlMemoryReader(const NvmlMemoryReader&) = delete;
+  NvmlMemoryReader& operator=(const NvmlMemoryReader&) = delete;
+
+  absl::StatusOr<GpuMemory> Read() override {
+    Memory memory{};
+    if (const int result = calls_.memory(device_, &memory); result != kSuccess) {
+      return Failed(calls_, "reading a GPU's memory", result);
+    }
+    return GpuMemory{static_cast<std::int64_t>(memory.total),
+                     static_cast<std::int64_t>(memory.used)};
+  }
+
+ private:
+  const Calls calls_;
+  const Device device_;
+};
+
 }  // namespace
+
+absl::StatusOr<std::unique_ptr<GpuMemoryReader>> OpenGpuMemory(const std::string& library,
+                                                               const std::string& uuid) {
+  DDL_ASSIGN_OR_RETURN(const Calls calls, Load(library));
+  if (calls.handle_by_uuid == nullptr || calls.memory == nullptr) {
+    return absl::UnavailableError(absl::StrCat(library, " is too old: it lacks calls of NVML"));
+  }
+  if (const int result = calls.init(); result != kSuccess) {
+    return Failed(calls, "starting NVML", result);
+  }
+  Device device = nullptr;
+  if (const int result = calls.handle_by_uuid(uuid.c_str(), &device); result != kSuccess) {
+    calls.shutdown();
+    return Failed(calls, uuid.c_str(), result);
+  }
+  return std::make_unique<NvmlMemoryReader>(calls, device);
+}
 
 absl::StatusOr<std::vector<Gpu>> ListGpus(const std::string& library) {
   DDL_ASSIGN_OR_RETURN(const Calls calls, Load(library));

@@ -3,6 +3,8 @@
 #ifndef DDLAUNCH_LAUNCHER_BINDING_NVML_H_
 #define DDLAUNCH_LAUNCHER_BINDING_NVML_H_
 
+#include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -24,6 +26,24 @@ struct Gpu {
 // Errors: NOT_FOUND, there is no such library; UNAVAILABLE, it finds no driver or
 // fails; the text says so in NVML's words.
 absl::StatusOr<std::vector<Gpu>> ListGpus(const std::string& library);
+
+struct GpuMemory {
+  std::int64_t total_bytes = 0;
+  std::int64_t used_bytes = 0;  // by all processes
+};
+
+// Asks one GPU (or MIG instance) for its memory, again and again. Not thread safe.
+class GpuMemoryReader {
+ public:
+  virtual ~GpuMemoryReader() = default;
+  // UNAVAILABLE: the driver fails.
+  virtual absl::StatusOr<GpuMemory> Read() = 0;
+};
+
+// By its UUID, "GPU-..." or "MIG-...". Errors: as ListGpus; UNAVAILABLE also for a
+// UUID that is none of this machine's.
+absl::StatusOr<std::unique_ptr<GpuMemoryReader>> OpenGpuMemory(const std::string& library,
+                                                               const std::string& uuid);
 
 }  // namespace ddl
 

@@ -24,6 +24,7 @@
 #include "launcher/cli/plan_flags.h"
 #include "launcher/cli/supervision.h"
 #include "launcher/cli/token.h"
+#include "launcher/cli/tune.h"
 #include "launcher/cli/values.h"
 #include "launcher/cli/worker_flags.h"
 
@@ -133,27 +134,8 @@ Surroundings SurroundingsOfThisProcess(const char* const* environ) {
   return surroundings;
 }
 
-absl::StatusOr<ParseResult> ParseCommandLine(const std::vector<std::string>& args,
-                                             const Surroundings& surroundings) {
-  if (!args.empty() && args.front() == "coordinator") {
-    return ParseCoordinatorCommand({args.begin() + 1, args.end()}, surroundings);
-  }
-  DDL_ASSIGN_OR_RETURN(const Arguments arguments,
-                       ScanArguments(args, surroundings.environment, Command::kLaunch));
-  if (args.empty()) {
-    return absl::InvalidArgumentError(UsageText());
-  }
-  if (arguments.Find(FlagId::kHelp) != nullptr) {
-    return PrintAndExit{HelpText(Command::kLaunch)};
-  }
-  if (arguments.Find(FlagId::kVersion) != nullptr) {
-    return PrintAndExit{VersionText()};
-  }
-  DDL_ASSIGN_OR_RETURN(const std::optional<std::string> completion,
-                       ReadFlag(arguments, FlagId::kPrintCompletion, CompletionScript));
-  if (completion.has_value()) {
-    return PrintAndExit{*completion};
-  }
+absl::StatusOr<LaunchCommand> ReadLaunch(const Arguments& arguments,
+                                         const Surroundings& surroundings) {
   LaunchCommand command;
   LaunchConfig& config = command.config;
   DDL_RETURN_IF_ERROR(RefuseLogsSpecs(arguments));
@@ -171,6 +153,33 @@ absl::StatusOr<ParseResult> ParseCommandLine(const std::vector<std::string>& arg
   DDL_RETURN_IF_ERROR(ApplyProgram(arguments, surroundings, config, command.notices));
   WarnOfUnknownVariables(surroundings.environment, command.notices);
   return command;
+}
+
+absl::StatusOr<ParseResult> ParseCommandLine(const std::vector<std::string>& args,
+                                             const Surroundings& surroundings) {
+  if (!args.empty() && args.front() == "coordinator") {
+    return ParseCoordinatorCommand({args.begin() + 1, args.end()}, surroundings);
+  }
+  if (!args.empty() && args.front() == "tune") {
+    return ParseTuneCommand({args.begin() + 1, args.end()}, surroundings);
+  }
+  DDL_ASSIGN_OR_RETURN(const Arguments arguments,
+                       ScanArguments(args, surroundings.environment, Command::kLaunch));
+  if (args.empty()) {
+    return absl::InvalidArgumentError(UsageText());
+  }
+  if (arguments.Find(FlagId::kHelp) != nullptr) {
+    return PrintAndExit{HelpText(Command::kLaunch)};
+  }
+  if (arguments.Find(FlagId::kVersion) != nullptr) {
+    return PrintAndExit{VersionText()};
+  }
+  DDL_ASSIGN_OR_RETURN(const std::optional<std::string> completion,
+                       ReadFlag(arguments, FlagId::kPrintCompletion, CompletionScript));
+  if (completion.has_value()) {
+    return PrintAndExit{*completion};
+  }
+  return ReadLaunch(arguments, surroundings);
 }
 
 absl::StatusOr<ParseResult> ParseCommandLine(int argc, const char* const* argv,

@@ -20,6 +20,7 @@
 #include "launcher/cli/program.h"
 #include "launcher/coordinator_config.h"
 #include "launcher/launch_config.h"
+#include "launcher/tune/tune_config.h"
 
 namespace ddl::cli {
 
@@ -40,7 +41,13 @@ struct CoordinatorCommand {
   Notices notices;
 };
 
-using ParseResult = std::variant<PrintAndExit, LaunchCommand, CoordinatorCommand>;
+// The first word is `tune`.
+struct TuneCommand {
+  TuneConfig config;
+  Notices notices;
+};
+
+using ParseResult = std::variant<PrintAndExit, LaunchCommand, CoordinatorCommand, TuneCommand>;
 
 // What the command line is read against; a test gives its own.
 struct Surroundings {
@@ -59,6 +66,11 @@ absl::StatusOr<ParseResult> ParseCommandLine(const std::vector<std::string>& arg
                                              const Surroundings& surroundings);
 absl::StatusOr<ParseResult> ParseCommandLine(int argc, const char* const* argv,
                                              const Surroundings& surroundings);
+
+// The values of `arguments` and its program as a launch, for the commands that start
+// one. Errors: as ParseCommandLine.
+absl::StatusOr<LaunchCommand> ReadLaunch(const Arguments& arguments,
+                                         const Surroundings& surroundings);
 
 }  // namespace ddl::cli
 

@@ -69,6 +69,9 @@ absl::StatusOr<std::set<std::int32_t>> ParseRankSet(std::string_view text);
 // "77,137": 1 to 255 each.
 absl::StatusOr<std::set<std::int32_t>> ParseExitCodes(std::string_view text);
 
+// "1,2,4", "1..64" or both: world sizes, in the order given, each once.
+absl::StatusOr<std::vector<std::int64_t>> ParseWorlds(std::string_view text);
+
 // "torch,jax": exactly these.
 absl::StatusOr<Frameworks> ParseFrameworks(std::string_view text);
 // none, node, socket, exclusive or core-complex.

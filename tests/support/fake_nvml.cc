@@ -3,7 +3,8 @@
 // file named by DDL_FAKE_NVML describes. A line a GPU:
 //   UUID|MODEL|DOMAIN:BUS:DEVICE in hexadecimal|MIG UUID|MIG UUID ...
 // "lost" alone is a GPU without a handle; an empty MIG UUID an empty slot. No
-// such file: the driver is not loaded.
+// such file: the driver is not loaded. The file named by DDL_FAKE_NVML_MEMORY has the
+// bytes in all and in use, of every GPU.
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -33,6 +34,12 @@ struct PciInfo {
   unsigned pci_device_id;
   unsigned pci_subsystem_id;
   char bus_id[32];
+};
+
+struct Memory {
+  unsigned long long total;
+  unsigned long long free;
+  unsigned long long used;
 };
 
 std::vector<Device>& Devices() {
@@ -121,6 +128,30 @@ int nvmlDeviceGetMigDeviceHandleByIndex(void* handle, unsigned index, void** ins
     return kNotFound;
   }
   *instance = &device;
+  return kSuccess;
+}
+int nvmlDeviceGetHandleByUUID(const char* uuid, void** handle) {
+  for (Device& device : Devices()) {
+    if (device.uuid == uuid) {
+      *handle = &device;
+      return kSuccess;
+    }
+    for (Device& instance : device.instances) {
+      if (instance.uuid == uuid) {
+        *handle = &instance;
+        return kSuccess;
+      }
+    }
+  }
+  return kNotFound;
+}
+int nvmlDeviceGetMemoryInfo(void* handle, Memory* memory) {
+  const char* const path = std::getenv("DDL_FAKE_NVML_MEMORY");
+  std::ifstream file(path == nullptr ? "" : path);
+  if (handle == nullptr || !(file >> memory->total >> memory->used)) {
+    return kNotSupported;
+  }
+  memory->free = memory->total - memory->used;
   return kSuccess;
 }
 

@@ -129,6 +129,29 @@ TEST_F(GpuTest, Nvml_WithoutDriverOrLibrary_SaysWhich) {
   EXPECT_EQ(ListGpus("libc.so.6").status().code(), absl::StatusCode::kUnavailable);
 }
 
+TEST_F(GpuTest, Memory_OfOneByItsUuid_IsReadAgainAndAgain) {
+  HaveGpus(kTwoGpus);
+  const std::string path = dir_ + "/memory";
+  ::setenv("DDL_FAKE_NVML_MEMORY", path.c_str(), 1);
+  std::ofstream(path) << "1000 10\n";
+  for (const char* const uuid : {"GPU-3c4d", "MIG-bbbb"}) {
+    auto reader = OpenGpuMemory(sources_.nvml_library, uuid);
+    ASSERT_TRUE(reader.ok()) << reader.status();
+    for (const std::int64_t used : {10, 700}) {
+      std::ofstream(path) << "1000 " << used << "\n";
+      const auto memory = (*reader)->Read();
+      ASSERT_TRUE(memory.ok()) << memory.status();
+      EXPECT_EQ(memory->total_bytes, 1000);
+      EXPECT_EQ(memory->used_bytes, used);
+    }
+    std::filesystem::remove(path);
+    EXPECT_EQ((*reader)->Read().status().code(), absl::StatusCode::kUnavailable);
+  }
+  EXPECT_THAT(std::string(OpenGpuMemory(sources_.nvml_library, "GPU-none").status().message()),
+              HasSubstr("GPU-none"));
+  ::unsetenv("DDL_FAKE_NVML_MEMORY");
+}
+
 TEST_F(GpuTest, Count_IsWhatTheListShowsOfTheMachine) {
   HaveGpus(kTwoGpus);
   EXPECT_EQ(Look().visible.count(), 2);

@@ -1,0 +1,105 @@
+// The steps of the search: see search.h.
+#include "launcher/tune/search.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <iterator>
+
+#include "agent/base/check.h"
+
+namespace ddl::tune {
+namespace {
+
+// What a doubling must gain for the curve not to be flat there.
+constexpr double kGain = 1.03;
+constexpr std::size_t kFlatTrials = 3;
+constexpr int kMaxRefinements = 4;
+
+// Between two, neither of them; nothing: they are as near as is worth a trial.
+std::optional<std::int64_t> Between(std::int64_t low, std::int64_t high, std::int64_t parts) {
+  const std::int64_t gap = high - low;
+  return gap > 1 && gap > low / parts ? std::optional(low + gap / 2) : std::nullopt;
+}
+
+}  // namespace
+
+void Search::Record(std::int64_t micro, Outcome outcome, double samples_per_s) {
+  DDL_CHECK(micro >= 1);
+  if (!fits_.empty() && (too_large_.has_value() || micro < fits_.rbegin()->first)) {
+    ++refinements_;
+  }
+  if (outcome == Outcome::kFits) {
+    fits_[micro] = samples_per_s;
+    return;
+  }
+  if (micro < too_large_.value_or(std::numeric_limits<std::int64_t>::max())) {
+    too_large_ = micro;
+    memory_ends_ = outcome == Outcome::kOutOfMemory || outcome == Outcome::kTooMuchMemory;
+  }
+}
+
+bool Search::IsFlat() const {
+  if (fits_.size() <= kFlatTrials) {
+    return false;
+  }
+  const auto tail = std::prev(fits_.end(), kFlatTrials);
+  const auto less = [](const auto& a, const auto& b) { return a.second < b.second; };
+  const double before = std::max_element(fits_.begin(), tail, less)->second;
+  return std::max_element(tail, fits_.end(), less)->second < kGain * before;
+}
+
+std::optional<std::int64_t> Search::Raised() const {
+  if (fits_.empty()) {
+    if (!too_large_.has_value()) {
+      return std::min(options_.first, options_.most);
+    }
+    // The user's first one was too large.
+    return *too_large_ > 1 ? std::optional(*too_large_ / 2) : std::nullopt;
+  }
+  const std::int64_t largest = fits_.rbegin()->first;
+  if (too_large_.has_value() || largest >= options_.most || IsFlat()) {
+    return std::nullopt;
+  }
+  return largest > options_.most / 2 ? options_.most : 2 * largest;
+}
+
+std::optional<std::int64_t> Search::Refined() const {
+  if (fits_.empty() || refinements_ >= kMaxRefinements) {
+    return std::nullopt;
+  }
+  constexpr std::int64_t kHalf = 2;  // nearer than half as much again
+  constexpr std::int64_t kQuarter = 4;
+  const std::int64_t knee = *Choice();
+  const auto at = fits_.find(knee);
+  if (memory_ends_ && std::next(at) == fits_.end()) {
+    return Between(knee, *too_large_, kQuarter);
+  }
+  if (at == fits_.begin()) {
+    return std::nullopt;
+  }
+  return Between(std::prev(at)->first, knee, kHalf);
+}
+
+std::optional<std::int64_t> Search::Next() const {
+  const std::optional<std::int64_t> raised = Raised();
+  return raised.has_value() ? raised : Refined();
+}
+
+std::vector<CurvePoint> Search::Curve() const {
+  std::vector<CurvePoint> curve;
+  curve.reserve(fits_.size());
+  for (const auto& [micro, samples_per_s] : fits_) {
+    curve.push_back({micro, samples_per_s});
+  }
+  return curve;
+}
+
+std::optional<std::int64_t> Search::Choice() const {
+  if (fits_.empty()) {
+    return std::nullopt;
+  }
+  const std::vector<CurvePoint> curve = Curve();
+  return curve[FindKnee(curve)].micro_batch_size;
+}
+
+}  // namespace ddl::tune

@@ -1,0 +1,68 @@
+// Which micro-batch to try next. A pure state machine: it is told how each trial
+// ended, and knows no process, clock or file.
+//
+//   raise    the first, then twice as much, until a trial does not fit (out of
+//            memory, more than its part of the memory, more samples than the data
+//            has), the user's bound is reached, or three trials in a row gained
+//            nothing: the curve is flat
+//   refine   between neighbours: the largest that fits, where the curve still rises
+//            at the end of memory; else between the knee and the one below it
+//
+// The choice is the knee (knee.h) among the trials that fit.
+#ifndef DDLAUNCH_LAUNCHER_TUNE_SEARCH_H_
+#define DDLAUNCH_LAUNCHER_TUNE_SEARCH_H_
+
+#include <cstdint>
+#include <limits>
+#include <map>
+#include <optional>
+#include <vector>
+
+#include "launcher/tune/knee.h"
+
+namespace ddl::tune {
+
+enum class Outcome : std::uint8_t {
+  kFits,
+  kOutOfMemory,
+  kTooMuchMemory,  // it ran, with more than a trial may have
+  kDataEnds,       // the data has fewer samples than a step wants
+  kTooSlow,        // not one step in the time given
+  kFailed,         // for another reason
+};
+
+class Search {
+ public:
+  struct Options {
+    std::int64_t first = 1;
+    std::int64_t most = std::int64_t{1} << 40U;
+  };
+
+  explicit Search(const Options& options) : options_(options) {}
+
+  // The micro-batch to try; nothing: all is measured, or nothing can be.
+  [[nodiscard]] std::optional<std::int64_t> Next() const;
+  // How the trial of `micro` ended; the throughput counts when it fits.
+  void Record(std::int64_t micro, Outcome outcome, double samples_per_s);
+
+  // Those that fit, in ascending order.
+  [[nodiscard]] std::vector<CurvePoint> Curve() const;
+  // The micro-batch at the knee; nothing: none fits.
+  [[nodiscard]] std::optional<std::int64_t> Choice() const;
+
+ private:
+  [[nodiscard]] bool IsFlat() const;
+  [[nodiscard]] std::optional<std::int64_t> Raised() const;
+  [[nodiscard]] std::optional<std::int64_t> Refined() const;
+
+  Options options_;
+  std::map<std::int64_t, double> fits_;  // micro-batch -> samples/s
+  // The smallest that does not fit, and whether a smaller one might with more of it.
+  std::optional<std::int64_t> too_large_;
+  bool memory_ends_ = false;
+  int refinements_ = 0;
+};
+
+}  // namespace ddl::tune
+
+#endif  // DDLAUNCH_LAUNCHER_TUNE_SEARCH_H_

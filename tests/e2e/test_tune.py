@@ -1,0 +1,211 @@
+#!/usr/bin/env python3
+"""ddlaunch tune: finds the micro-batch of a program, real or scripted, and leaves
+what it found, however it ends.
+"""
+
+import csv
+import os
+import pathlib
+import signal
+import unittest
+import xml.etree.ElementTree
+
+import harness
+
+FAKE_NVML_DIR = harness.BIN_DIR.parent / "fake_nvml"
+STEPS = pathlib.Path(__file__).parent / "programs" / "steps.py"
+PNG_HEADER = b"\x89PNG\r\n\x1a\n"
+
+
+class Tune(harness.E2eTest):
+    def tune(self, *args, **kwargs):
+        return self.launch("tune", "--tune-dir=tuned", *args, **kwargs)
+
+    def trials(self):
+        with open(self.path("tuned/trials.csv"), newline="", encoding="ascii") as file:
+            return list(csv.DictReader(file))
+
+    def outcomes(self):
+        return [(int(t["micro_batch_size"]), t["outcome"]) for t in self.trials()]
+
+    def yaml(self):
+        """The lines of tune.yaml that are no remarks."""
+        text = pathlib.Path(self.path("tuned/tune.yaml")).read_text()
+        return [line for line in text.splitlines() if line and not line.startswith("#")]
+
+    def assert_picture(self):
+        svg = pathlib.Path(self.path("tuned/tune.svg"))
+        root = xml.etree.ElementTree.parse(svg).getroot()
+        self.assertTrue(root.tag.endswith("svg"), root.tag)
+        self.assertIn("knee", svg.read_text())
+        png = pathlib.Path(self.path("tuned/tune.png")).read_bytes()
+        self.assertTrue(png.startswith(PNG_HEADER))
+        self.assertGreater(len(png), 1000)
+
+    # ---- what it finds ------------------------------------------------------------
+
+    def test_sdk_program_gives_a_file_that_a_launch_takes(self):
+        job = self.tune("--max-micro-batch-size=8", "--check-loss", harness.TRAIN_BIN,
+                        "--epochs=100000")
+        self.assertEqual(job.returncode, 0, job.stderr)
+        self.assertEqual(self.outcomes()[:4], [(m, "fits") for m in (1, 2, 4, 8)])
+        for trial in self.trials():
+            self.assertGreater(float(trial["samples_per_s"]), 0)
+            self.assertGreater(int(trial["peak_bytes"]), 1 << 20)
+            self.assertGreaterEqual(int(trial["steps"]), 20)
+        self.assertIn("the same curve", job.stderr)
+        self.assert_picture()
+        micro = int(self.yaml()[0].removeprefix("micro-batch-size: "))
+        launch = self.launch("--config", self.path("tuned/tune.yaml"),
+                             "--nproc-per-node=2", harness.TRAIN_BIN, "--epochs=1")
+        self.assertEqual(launch.returncode, 0, launch.stderr)
+        self.assertIn(f"global batch {2 * micro} = micro {micro} x accumulation 1 x world 2",
+                      launch.stderr)
+        self.assert_nothing_left()
+
+    def test_out_of_memory_ends_the_search_below_it(self):
+        job = self.tune("--global-batch-size=256", "--base-lr=0.1", "--world=1,8", STEPS,
+                        "--oom-above=40")
+        self.assertEqual(job.returncode, 0, job.stderr)
+        self.assertEqual(self.outcomes(),
+                         [(1, "fits"), (2, "fits"), (4, "fits"), (8, "fits"), (16, "fits"),
+                          (32, "fits"), (64, "out of memory"), (48, "out of memory"),
+                          (40, "fits")])
+        self.assertEqual(self.yaml(), ["max-micro-batch-size: 40", "global-batch-size: 256",
+                                       "base-lr: 0.1"])
+        self.assertIn("global batch 256 = micro 32 x accumulation 8 x world 1", job.stderr)
+        self.assertIn("global batch 256 = micro 32 x accumulation 1 x world 8", job.stderr)
+
+    def test_knee_below_memory_is_chosen(self):
+        job = self.tune(STEPS, "--fixed=7")
+        self.assertEqual(job.returncode, 0, job.stderr)
+        self.assertIn(int(self.yaml()[0].split()[1]), (48, 64))
+
+    def test_gpu_memory_bounds_the_choice(self):
+        gpus, memory = self.path("gpus"), self.path("memory")
+        pathlib.Path(gpus).write_text("GPU-1a2b|H200|0:1:0\n")
+        pathlib.Path(memory).write_text(f"{1000 << 20} 0\n")
+        environment = {"LD_LIBRARY_PATH": str(FAKE_NVML_DIR), "DDL_FAKE_NVML": gpus,
+                       "DDL_FAKE_NVML_MEMORY": memory}
+        # Of 1000 MiB a trial may have 800: 66 samples of 12 MiB.
+        job = self.tune(STEPS, f"--memory-file={memory}", f"--bytes-per-sample={12 << 20}",
+                        env=environment)
+        self.assertEqual(job.returncode, 0, job.stderr)
+        self.assertIn("GPU GPU-1a2b", job.stderr)
+        self.assertEqual(self.yaml()[0], "micro-batch-size: 64")
+        self.assertIn((128, "too much memory"), self.outcomes())
+
+    def test_checks_say_what_is_wrong(self):
+        job = self.tune("--check-loss", "--check-scaling", "--nproc-per-node=2",
+                        "--max-micro-batch-size=4", STEPS, "--loss-by-micro", "--slow-together")
+        self.assertEqual(job.returncode, 0, job.stderr)
+        self.assertRegex(job.stderr, r"loss: 4 x 1 and 2 x 2 differ by \d+ %, more than 5")
+        self.assertRegex(job.stderr, r"scaling: 2 workers do 1 times .* \(50 %\): under 75 %, "
+                                     "communication-bound")
+
+    def test_variables_and_file_give_flags_too(self):
+        config = self.path("train.yaml")
+        pathlib.Path(config).write_text("base_lr: 0.5\nmicro-batch-size: 3\nnnodes: 2\n")
+        job = self.tune("--config", config, STEPS,
+                        env={"PET_MAX_MICRO_BATCH_SIZE": "2", "PET_NPROC_PER_NODE": "2"})
+        self.assertEqual(job.returncode, 0, job.stderr)
+        self.assertEqual(self.outcomes(), [(1, "fits"), (2, "fits")])
+        self.assertIn("micro-batch-size=3 is not used", job.stderr)
+        self.assertIn("world 4: global batch 8", job.stderr)
+
+    # ---- how it can end ---------------------------------------------------------------
+
+    def test_interrupt_leaves_what_was_measured(self):
+        job = self.start("tune", "--tune-dir=tuned", STEPS, "--hang-at=4")
+        log = pathlib.Path(self.path("tuned/trial-03-micro-4.log"))
+        harness.wait_until(lambda: log.exists() and "hanging" in log.read_text(), "the third trial")
+        job.process.send_signal(signal.SIGINT)
+        job.wait()
+        self.assertEqual(job.returncode, 130, job.stderr)
+        self.assertEqual(self.outcomes(), [(1, "fits"), (2, "fits"), (4, "interrupted")])
+        self.assertEqual(self.yaml()[0], "micro-batch-size: 2")
+        self.assert_picture()
+        self.assert_nothing_left()
+
+    def test_killed_takes_its_trial_along(self):
+        job = self.start("tune", "--tune-dir=tuned", STEPS, "--hang-at=1")
+        log = pathlib.Path(self.path("tuned/trial-01-micro-1.log"))
+        harness.wait_until(lambda: log.exists() and "hanging" in log.read_text(), "the first trial")
+        job.process.kill()
+        job.wait()
+        self.assert_nothing_left()
+
+    def test_program_that_fails_gives_its_code_and_last_lines(self):
+        job = self.tune(STEPS, "--exit=3")
+        self.assertEqual(job.returncode, 3, job.stderr)
+        self.assertIn("this machine is on strike", job.stderr)
+        self.assertIn("tuned/trial-01-micro-1.log", job.stderr)
+
+    def test_first_micro_batch_out_of_memory_is_said(self):
+        job = self.tune(STEPS, "--oom-above=0")
+        self.assertEqual(job.returncode, 1, job.stderr)
+        self.assertIn("no micro-batch fits, not even 1", job.stderr)
+
+    def test_program_without_steps_is_told_what_to_write(self):
+        job = self.tune("--trial-timeout=0.5", STEPS, "--silent")
+        self.assertEqual(job.returncode, 1, job.stderr)
+        self.assertIn("no step within 0.5 s", job.stderr)
+        self.assertIn("DDL_STEP_LOG", job.stderr)
+        job = self.tune("--no-python", "/bin/true")
+        self.assertEqual(job.returncode, 1, job.stderr)
+        self.assertIn("it ended without a step", job.stderr)
+
+    def test_program_that_ends_early_is_told_to_train_longer(self):
+        job = self.tune(STEPS, "--steps=2")
+        self.assertEqual(job.returncode, 1, job.stderr)
+        self.assertIn("it ended after 2 steps, too few to measure", job.stderr)
+
+    def test_program_that_ignores_the_plan_is_found_out(self):
+        job = self.tune(STEPS, "--ignore-plan")
+        self.assertEqual(job.returncode, 1, job.stderr)
+        self.assertIn("whatever DDL_MICRO_BATCH_SIZE says", job.stderr)
+
+    def test_wrong_flags_start_no_trial(self):
+        for args, text in (
+            (["--memory-limit=2"], "--memory-limit=2: must be above 0 and at most 1"),
+            (["--trial-step=0"], "--trial-steps=0"),
+            (["--check-scaling"], "give more than 1"),
+            (["--world=4..1"], "--world=4..1: must be world sizes"),
+            (["--trail-steps=5"], "did you mean --trial-steps?"),
+            (["--numa-binding=moon"], "--numa-binding=moon"),
+            (["--min-micro-batch-size=8", "--max-micro-batch-size=4"], "is above 4"),
+        ):
+            job = self.tune(*args, STEPS)
+            self.assertEqual(job.returncode, 2, job.stderr)
+            self.assert_one_line_error(job, text)
+        self.assertEqual(self.tune().returncode, 2)
+        self.assertEqual(self.tune("./none").returncode, 127)
+        self.assertFalse(os.path.exists(self.path("tuned")))
+        job = self.launch("--trial-steps=5", STEPS)
+        self.assert_one_line_error(job, "--trial-steps: only for ddlaunch tune")
+
+    def test_no_place_for_results_is_said_by_name(self):
+        pathlib.Path(self.path("file")).touch()
+        job = self.tune("--tune-dir=file/tune", STEPS)
+        self.assertEqual(job.returncode, 1, job.stderr)
+        self.assertIn("--tune-dir: cannot make file", job.stderr)
+        os.mkdir(self.path("tuned"))
+        os.symlink("/dev/full", self.path("tuned/trials.csv"))
+        job = self.tune(STEPS)
+        self.assertEqual(job.returncode, 1, job.stderr)
+        self.assertIn("cannot write tuned/trials.csv: No space left", job.stderr)
+
+    def test_without_gnuplot_all_else_is_written(self):
+        tools = self.path("tools")
+        os.mkdir(tools)
+        os.symlink("/usr/bin/python3", os.path.join(tools, "python3"))
+        job = self.tune("--max-micro-batch-size=2", STEPS, env={"PATH": tools})
+        self.assertEqual(job.returncode, 0, job.stderr)
+        self.assertIn("no picture: there is no gnuplot", job.stderr)
+        self.assertEqual(self.yaml()[0], "micro-batch-size: 2")
+        self.assertFalse(os.path.exists(self.path("tuned/tune.svg")))
+        self.assertTrue(os.path.exists(self.path("tuned/tune.gp")))
+
+
+if __name__ == "__main__":
+    unittest.main()
