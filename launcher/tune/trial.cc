@@ -19,6 +19,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "agent/base/clock.h"
+#include "agent/base/device_memory.h"
 #include "agent/base/file_io.h"
 #include "agent/base/status_macros.h"
 #include "agent/base/unique_fd.h"
@@ -40,13 +41,10 @@ constexpr Duration kStopMargin = std::chrono::seconds(5);
 // A trial is short, and sees less than the highest peak of a whole training.
 constexpr double kTrialPart = 8.0 / 9;
 
-constexpr std::array<std::string_view, 7> kOutOfMemoryWords = {"out of memory",
-                                                               "outofmemory",
-                                                               "out_of_memory",
-                                                               "std::bad_alloc",
-                                                               "resource_exhausted",
-                                                               "memoryerror",
-                                                               "the out-of-memory killer:"};
+// Of the host, and of programs of no known library; in lower case. A trial that fails
+// for another reason seldom speaks of memory.
+constexpr std::array<std::string_view, 4> kOutOfMemoryWords = {
+    "out of memory", "std::bad_alloc", "memoryerror", "the out-of-memory killer:"};
 
 std::string Tail(const std::string& path) {
   constexpr std::int64_t kTailBytes = 65536;
