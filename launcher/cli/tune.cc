@@ -43,7 +43,11 @@ bool IsOfTheBatch(FlagId id) {
     case FlagId::kMinMicroBatchSize:
     case FlagId::kGradAccumSteps:
     case FlagId::kBatchPolicy:
-    case FlagId::kScaleAdam:  // it is refused for batches that only a trial has
+    // These are refused, or diverge, at batches that only a trial has.
+    case FlagId::kBaseLr:
+    case FlagId::kBaseBatchSize:
+    case FlagId::kLrScaling:
+    case FlagId::kScaleAdam:
       return true;
     default:
       return false;
@@ -79,6 +83,25 @@ absl::Status SplitFlags(const Arguments& arguments, TuneConfig& config) {
       config.plan_flags.emplace_back(name, text);
     }
   }
+  return absl::OkStatus();
+}
+
+// All trials train with one rate, that of the smallest micro-batch: where training
+// diverges, many a program becomes slower, or faster.
+absl::Status AddRate(TuneConfig& config) {
+  plan::Request request = config.plan;
+  if (!request.base_lr.has_value()) {
+    return absl::OkStatus();
+  }
+  request.global_batch_size.reset();
+  request.max_micro_batch_size.reset();
+  request.min_micro_batch_size.reset();
+  request.micro_batch_size = config.first_micro_batch_size;
+  request.grad_accum_steps = 1;
+  request.scale_adam.reset();
+  DDL_ASSIGN_OR_RETURN(const plan::Plan plan, plan::Solve(request, 1));
+  config.launch_flags.push_back(
+      absl::StrCat("--base-lr=", plan.learning_rate.value_or(*request.base_lr)));
   return absl::OkStatus();
 }
 
@@ -186,6 +209,7 @@ absl::StatusOr<ParseResult> ParseTuneCommand(const std::vector<std::string>& arg
   DDL_RETURN_IF_ERROR(SplitFlags(arguments, config));
   DDL_RETURN_IF_ERROR(ReadTrialFlags(arguments, config));
   DDL_RETURN_IF_ERROR(ReadBounds(arguments, config, command.notices));
+  DDL_RETURN_IF_ERROR(AddRate(config));
   DDL_RETURN_IF_ERROR(ReadWorlds(arguments, config));
   if (config.check_scaling && config.nproc == 1) {
     return absl::InvalidArgumentError(

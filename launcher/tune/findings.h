@@ -24,14 +24,16 @@ struct Findings {
   std::optional<double> scaling;  // throughput of all workers as times that of one
   bool interrupted = false;
 
-  // The trial of the choice; null: there is none.
+  // The trial of the choice, of several the best; null: there is none.
   [[nodiscard]] const TrialResult* Chosen() const {
+    const TrialResult* chosen = nullptr;
     for (const TrialResult& trial : trials) {
-      if (choice.has_value() && trial.request.micro_batch_size == *choice) {
-        return &trial;
+      if (choice.has_value() && trial.request.micro_batch_size == *choice &&
+          (chosen == nullptr || trial.measured.samples_per_s > chosen->measured.samples_per_s)) {
+        chosen = &trial;
       }
     }
-    return nullptr;
+    return chosen;
   }
 };
 

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -24,19 +26,20 @@ std::string Quoted(const std::string& text) {
 
 // "micro samples/s MiB" of each trial that ran.
 std::string TrialData(const Findings& findings) {
-  std::vector<const TrialResult*> trials;
+  std::map<std::int64_t, const TrialResult*> trials;  // the better one of a repeated trial
   for (const TrialResult& trial : findings.trials) {
-    if (trial.measured.steps > 0) {
-      trials.push_back(&trial);
+    const TrialResult*& best = trials[trial.request.micro_batch_size];
+    if (best == nullptr || trial.measured.samples_per_s > best->measured.samples_per_s) {
+      best = &trial;
     }
   }
-  std::sort(trials.begin(), trials.end(), [](const TrialResult* a, const TrialResult* b) {
-    return a->request.micro_batch_size < b->request.micro_batch_size;
-  });
   std::string text = "$trials << EOD\n";
-  for (const TrialResult* const trial : trials) {
+  for (const auto& [micro, trial] : trials) {
+    if (trial->measured.steps == 0) {
+      continue;
+    }
     absl::StrAppend(
-        &text, trial->request.micro_batch_size, " ", trial->measured.samples_per_s, " ",
+        &text, micro, " ", trial->measured.samples_per_s, " ",
         trial->peak_bytes > 0 ? absl::StrCat(static_cast<double>(trial->peak_bytes) / kMiB) : "NaN",
         "\n");
   }
@@ -109,12 +112,12 @@ std::string GnuplotScript(const TuneConfig& config, const Findings& findings) {
       Quoted("Throughput and memory of " + config.program.front()), " noenhanced\n",
       "set logscale x 2\nset xlabel 'micro-batch (samples)'\nset ylabel 'samples/s'\n"
       "set y2label 'peak memory (MiB)'\nset ytics nomirror\nset y2tics\nset yrange [0:*]\n"
-      "set y2range [0:*]\nset key bottom center\nset grid\n");
+      "set y2range [0:*]\nset key at graph 0.98, graph 0.22\nset grid\n");
   if (findings.choice.has_value()) {
     absl::StrAppend(&draw, "set arrow 1 from ", *findings.choice, ", graph 0 to ", *findings.choice,
                     ", graph 1 nohead dt 2 lw 2 lc rgb '#444444'\n",
                     "set label 1 'knee: ", *findings.choice, "' at ", *findings.choice,
-                    ", graph 0.06 offset 1,0\n");
+                    ", graph 0.08 right offset -1,0\n");
   }
   absl::StrAppend(
       &draw,

@@ -25,6 +25,13 @@ std::optional<std::int64_t> Between(std::int64_t low, std::int64_t high, std::in
 
 void Search::Record(std::int64_t micro, Outcome outcome, double samples_per_s) {
   DDL_CHECK(micro >= 1);
+  if (const auto before = fits_.find(micro); before != fits_.end()) {
+    repeated_.insert(micro);
+    if (outcome == Outcome::kFits) {
+      before->second = std::max(before->second, samples_per_s);
+    }
+    return;
+  }
   if (!fits_.empty() && (too_large_.has_value() || micro < fits_.rbegin()->first)) {
     ++refinements_;
   }
@@ -80,9 +87,27 @@ std::optional<std::int64_t> Search::Refined() const {
   return Between(std::prev(at)->first, knee, kHalf);
 }
 
+std::optional<std::int64_t> Search::Disturbed() const {
+  constexpr double kMuchWorse = 0.85;
+  constexpr std::size_t kMostRepeats = 3;
+  const std::vector<CurvePoint> curve = Curve();
+  for (std::size_t i = 1; i + 1 < curve.size() && repeated_.size() < kMostRepeats; ++i) {
+    const double neighbours = std::min(curve[i - 1].samples_per_s, curve[i + 1].samples_per_s);
+    const std::int64_t micro = curve[i].micro_batch_size;
+    if (curve[i].samples_per_s < kMuchWorse * neighbours && repeated_.count(micro) == 0) {
+      return micro;
+    }
+  }
+  return std::nullopt;
+}
+
 std::optional<std::int64_t> Search::Next() const {
-  const std::optional<std::int64_t> raised = Raised();
-  return raised.has_value() ? raised : Refined();
+  for (const auto& next : {Raised(), Disturbed(), Refined()}) {
+    if (next.has_value()) {
+      return next;
+    }
+  }
+  return std::nullopt;
 }
 
 std::vector<CurvePoint> Search::Curve() const {

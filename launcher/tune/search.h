@@ -7,6 +7,8 @@
 //            nothing: the curve is flat
 //   refine   between neighbours: the largest that fits, where the curve still rises
 //            at the end of memory; else between the knee and the one below it
+//   repeat   a trial that did much worse than both its neighbours: something else
+//            was at work on the machine. The better one counts
 //
 // The choice is the knee (knee.h) among the trials that fit.
 #ifndef DDLAUNCH_LAUNCHER_TUNE_SEARCH_H_
@@ -16,6 +18,7 @@
 #include <limits>
 #include <map>
 #include <optional>
+#include <set>
 #include <vector>
 
 #include "launcher/tune/knee.h"
@@ -54,6 +57,7 @@ class Search {
   [[nodiscard]] bool IsFlat() const;
   [[nodiscard]] std::optional<std::int64_t> Raised() const;
   [[nodiscard]] std::optional<std::int64_t> Refined() const;
+  [[nodiscard]] std::optional<std::int64_t> Disturbed() const;
 
   Options options_;
   std::map<std::int64_t, double> fits_;  // micro-batch -> samples/s
@@ -61,6 +65,7 @@ class Search {
   std::optional<std::int64_t> too_large_;
   bool memory_ends_ = false;
   int refinements_ = 0;
+  std::set<std::int64_t> repeated_;
 };
 
 }  // namespace ddl::tune

@@ -34,7 +34,7 @@ namespace {
 constexpr Duration kTick = std::chrono::milliseconds(20);
 constexpr Duration kMemoryTick = std::chrono::milliseconds(100);
 // A step of a small model takes microseconds: that many more are measured.
-constexpr double kLeastSeconds = 1;
+constexpr double kLeastSeconds = 2;
 constexpr std::int64_t kLeastSteps = 3;
 // Beyond the shutdown timeout of the trial's own ddlaunch.
 constexpr Duration kStopMargin = std::chrono::seconds(5);

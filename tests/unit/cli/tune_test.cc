@@ -81,6 +81,14 @@ TEST_F(TuneTest, OwnFlags_AreTaken) {
   EXPECT_THAT(config.oom_exit_codes, ElementsAre(3, 4));
 }
 
+TEST_F(TuneTest, Rate_IsThatOfTheSmallestMicroBatchInEveryTrial) {
+  const TuneConfig config = Tune({"--base-lr=0.5", "--base-batch-size=32", "--lr-scaling=linear",
+                                  "--adam-beta2=0.99", "--scale-adam", "--min-micro-batch-size=8"})
+                                .config;
+  EXPECT_THAT(config.launch_flags, UnorderedElementsAre("--base-lr=0.125", "--adam-beta2=0.99"));
+  EXPECT_EQ(config.plan.base_lr, 0.5);
+}
+
 TEST_F(TuneTest, Nonsense_IsRefusedByFlag) {
   EXPECT_THAT(Error({"--memory-limit=0"}), StartsWith("--memory-limit=0"));
   EXPECT_THAT(Error({"--memory-limit=1.1"}), HasSubstr("at most 1"));

@@ -92,6 +92,19 @@ TEST(Search, FirstIsTooLarge_GoesDownToOneThatFits) {
   EXPECT_THAT(search.Choice(), Optional(16));
 }
 
+TEST(Search, OneDisturbedTrial_IsRepeatedAndTheBetterCounts) {
+  const Machine machine{.fixed = 1000, .out_of_memory = 60};
+  Search search({});
+  std::vector<std::int64_t> tried;
+  while (const auto micro = search.Next()) {
+    const bool is_disturbed = *micro == 16 && std::count(tried.begin(), tried.end(), 16) == 0;
+    tried.push_back(*micro);
+    search.Record(*micro, machine.Try(*micro), machine.Throughput(*micro) / (is_disturbed ? 9 : 1));
+  }
+  EXPECT_THAT(tried, ElementsAre(1, 2, 4, 8, 16, 32, 64, 16, 48, 56));
+  EXPECT_EQ(search.Curve()[4].samples_per_s, machine.Throughput(16));
+}
+
 TEST(Search, NothingFits_HasNoChoice) {
   Search search({});
   EXPECT_THAT(Explore(search, {.out_of_memory = 1}), ElementsAre(1));
