@@ -47,6 +47,7 @@ void Listing::Add(const std::string& item) {
     before_ += before_.empty() ? last_ : ", " + last_;
   }
   last_ = item;
+  ++size_;
 }
 
 std::string Listing::Text(std::string_view word) const {

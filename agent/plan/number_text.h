@@ -2,6 +2,7 @@
 #ifndef DDLAUNCH_AGENT_PLAN_NUMBER_TEXT_H_
 #define DDLAUNCH_AGENT_PLAN_NUMBER_TEXT_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -21,13 +22,15 @@ std::string Ranks(std::int64_t world);
 class Listing {
  public:
   void Add(const std::string& item);
-  [[nodiscard]] bool empty() const { return before_.empty() && last_.empty(); }
+  [[nodiscard]] std::size_t size() const { return size_; }
+  [[nodiscard]] bool empty() const { return size_ == 0; }
   // `word` joins the last two.
   [[nodiscard]] std::string Text(std::string_view word) const;
 
  private:
   std::string before_;
   std::string last_;
+  std::size_t size_ = 0;
 };
 
 }  // namespace ddl::plan

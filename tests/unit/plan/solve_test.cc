@@ -1,4 +1,5 @@
-// Solve, Merge and HoldGlobal: the identity, the cap and the learning rate.
+// Solve without policies, Merge and HoldGlobal: the identity, the cap and the learning
+// rate; and the divisors beneath.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -8,6 +9,7 @@
 #include <optional>
 #include <string>
 
+#include "agent/plan/divisors.h"
 #include "agent/plan/plan.h"
 
 namespace ddl::plan {
@@ -92,8 +94,9 @@ TEST(Solve, AllThreeThatAgree_AreTaken) {
 TEST(Solve, AllThreeThatContradict_NamesEachFlagAndWhatWouldDo) {
   EXPECT_EQ(Solved(Batch(96, 16, 2), 2),
             "--global-batch-size=96, --micro-batch-size=16 and --grad-accum-steps=2 do not "
-            "multiply out on 2 ranks: 16 x 2 x 2 is 64, not 96; leave one of them out, or use "
-            "--global-batch-size=64, or --grad-accum-steps=3, or --micro-batch-size=24");
+            "multiply out on 2 ranks: 16 x 2 x 2 is 64, not 96; nearest: "
+            "--global-batch-size=64, or --grad-accum-steps=3, or --micro-batch-size=24"
+            ", or --batch-policy=nearest or exact");
   // Right for a world of 2, wrong for this one.
   EXPECT_THAT(Solved(Batch(128, 32, 2), 4),
               AllOf(HasSubstr("on 4 ranks"), HasSubstr("is 256, not 128"),
@@ -103,16 +106,18 @@ TEST(Solve, AllThreeThatContradict_NamesEachFlagAndWhatWouldDo) {
 TEST(Solve, GlobalNoMultipleOfMicro_NamesTheNearestOfBoth) {
   EXPECT_EQ(Solved(Batch(100, 24, {}), 2),
             "--global-batch-size=100 is no multiple of --micro-batch-size=24 x 2 ranks; nearest: "
-            "--global-batch-size=96 or 144, or --micro-batch-size=10 or 25");
+            "--global-batch-size=96 or 144, or --micro-batch-size=10 or 25"
+            ", or --batch-policy=nearest or exact");
   EXPECT_EQ(Solved(Batch(10, 8, {}), 4),
             "--global-batch-size=10 is no multiple of --micro-batch-size=8 x 4 ranks; nearest: "
-            "--global-batch-size=32");
+            "--global-batch-size=32, or --batch-policy=nearest or exact");
 }
 
 TEST(Solve, GlobalNoMultipleOfAccumulation_NamesTheNearestOfBoth) {
   EXPECT_EQ(Solved(Batch(32, {}, 5), 2),
             "--global-batch-size=32 is no multiple of --grad-accum-steps=5 x 2 ranks; nearest: "
-            "--global-batch-size=30 or 40, or --grad-accum-steps=4 or 8");
+            "--global-batch-size=30 or 40, or --grad-accum-steps=4 or 8"
+            ", or --batch-policy=nearest or exact");
   // More micro-steps than samples of a rank.
   EXPECT_THAT(Solved(Batch(32, {}, 100), 2), HasSubstr("or --grad-accum-steps=16"));
 }
@@ -127,10 +132,10 @@ TEST(Solve, NearestNumbers_AreThemselvesSolvable) {
 TEST(Solve, GlobalNotSharedEvenly_NamesTheNeighbours) {
   EXPECT_EQ(Solved(Batch(100, {}, {}), 8),
             "--global-batch-size=100 cannot be shared evenly by 8 ranks; nearest: "
-            "--global-batch-size=96 or 104");
+            "--global-batch-size=96 or 104, or --batch-policy=nearest or exact");
   EXPECT_EQ(Solved(Batch(3, {}, {}), 8),
             "--global-batch-size=3 cannot be shared evenly by 8 ranks; nearest: "
-            "--global-batch-size=8");
+            "--global-batch-size=8, or --batch-policy=nearest");
 }
 
 TEST(Solve, MicroAboveCap_Refused) {
@@ -142,7 +147,8 @@ TEST(Solve, MicroAboveCap_Refused) {
 TEST(Solve, AccumulationNeedsMoreThanCap_NamesTheAccumulationThatFits) {
   EXPECT_EQ(Solved(Batch(128, {}, 1, 48), 2),
             "--global-batch-size=128 with --grad-accum-steps=1 on 2 ranks needs a micro-batch of "
-            "64, above --max-micro-batch-size=48; nearest: --grad-accum-steps=2");
+            "64, above --max-micro-batch-size=48; nearest: --global-batch-size=96, or "
+            "--grad-accum-steps=2");
 }
 
 TEST(Solve, NothingThatFixesTheBatch_SaysWhatToGive) {
@@ -165,10 +171,41 @@ TEST(Solve, HugeNumbers_RefusedWithoutOverflow) {
   EXPECT_THAT(Solved(Batch(kHuge, {}, {}), 1), HasSubstr("is out of range"));
   EXPECT_THAT(Solved(Batch({}, kHuge, kHuge), 2), HasSubstr("is out of range"));
   EXPECT_THAT(Solved(Batch(8, {}, {}), kHuge), HasSubstr("is out of range"));
-  constexpr std::int64_t kLarge = std::int64_t{1} << 40U;
-  EXPECT_THAT(Solved(Batch({}, kLarge, kLarge), kLarge), HasSubstr("is beyond"));
-  EXPECT_THAT(Solved(Batch(64, kLarge, kLarge), kLarge), HasSubstr("is too large, not 64"));
-  EXPECT_THAT(Solved(Batch(kLarge, kLarge, {}), 3), HasSubstr("is no multiple of"));
+  constexpr std::int64_t kGlobal = std::int64_t{1} << 40U;
+  constexpr std::int64_t kShare = std::int64_t{1} << 32U;
+  EXPECT_THAT(Solved(Batch({}, kShare, kShare), kGlobal), HasSubstr("is beyond"));
+  EXPECT_THAT(Solved(Batch(64, kShare, kShare), kGlobal), HasSubstr("is too large, not 64"));
+  EXPECT_THAT(Solved(Batch(kGlobal, kShare, {}), 3), HasSubstr("samples for each of 3 ranks"));
+  EXPECT_THAT(Solved(Batch(kGlobal, {}, {}, 3), 1),
+              HasSubstr("beyond 4294967296; nearest: --global-batch-size=4294967296"));
+  EXPECT_EQ(Solved(Batch(kGlobal, {}, {}, 3), kGlobal), "1 x 1 x 1099511627776 = 1099511627776");
+  EXPECT_EQ(Solved(Batch(1000000000000, {}, {}, 48), 1000000),
+            "40 x 25000 x 1000000 = 1000000000000");
+}
+
+TEST(Divisors, EveryNumber_AgreesWithSearchByHand) {
+  for (std::int64_t number = 1; number <= 3000; ++number) {
+    const Divisors divisors(number);
+    std::int64_t best = 1;
+    for (std::int64_t limit = 1; limit <= number; ++limit) {
+      best = number % limit == 0 ? limit : best;
+      ASSERT_EQ(divisors.AtMost(limit), best) << number << " up to " << limit;
+      const std::int64_t above = divisors.AtLeast(limit);
+      ASSERT_TRUE(number % above == 0 && above >= limit) << number << " from " << limit;
+      ASSERT_TRUE(best == limit ? above == limit
+                                : number / above == divisors.AtMost(number / limit));
+    }
+  }
+}
+
+TEST(Divisors, TwoLargePrimes_AreFound) {
+  // Among them the largest square of a prime and the largest prime below 2^32.
+  EXPECT_EQ(Divisors(std::int64_t{65521} * 65521).AtMost(4000000000), 65521);
+  EXPECT_EQ(Divisors(std::int64_t{65521} * 65519).AtMost(65520), 65519);
+  EXPECT_EQ(Divisors(std::int64_t{1627} * 2639789).AtMost(2000000), 1627);
+  EXPECT_EQ(Divisors(4294967291).AtMost(4294967290), 1);
+  EXPECT_EQ(Divisors(4294967296).AtMost(4294967295), 2147483648);
+  EXPECT_EQ(Divisors(3 * 5 * 17 * 257 * std::int64_t{65537}).AtLeast(65538), 196611);
 }
 
 Request Rate(std::optional<double> base_lr, std::optional<std::int64_t> base_batch,

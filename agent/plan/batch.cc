@@ -1,0 +1,192 @@
+// Solves global = micro x accumulation x world, under each policy.
+#include "agent/plan/batch.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <cstdlib>
+#include <optional>
+
+#include "agent/plan/divisors.h"
+#include "agent/plan/numbers.h"
+
+namespace ddl::plan {
+namespace {
+
+// Within the limits of a rank and of all of them.
+std::optional<Batch> Bounded(std::int64_t micro, std::int64_t accumulation, std::int64_t world) {
+  const std::optional<std::int64_t> share = Product({micro, accumulation});
+  if (!share.has_value() || *share > kMaxShare) {
+    return std::nullopt;
+  }
+  const std::optional<std::int64_t> global = Product({*share, world});
+  return global.has_value() ? std::optional(Batch{*global, micro, accumulation}) : std::nullopt;
+}
+
+// The largest micro-batch up to `cap` that splits what each rank gets; the world
+// shares the global batch evenly.
+std::optional<Batch> SplitEvenly(std::int64_t global, std::int64_t world, std::int64_t cap) {
+  const std::int64_t share = global / world;
+  if (share > kMaxShare) {
+    return std::nullopt;
+  }
+  const std::int64_t micro = share <= cap ? share : Divisors(share).AtMost(cap);
+  return Batch{global, micro, share / micro};
+}
+
+// ---- kFail: the very numbers or none -------------------------------------------
+
+std::optional<Batch> SolveFail(const Request& request, std::int64_t world) {
+  const std::int64_t global = *request.global_batch_size;
+  const std::int64_t cap = CapOf(request);
+  const std::int64_t micro = request.micro_batch_size.value_or(1);
+  const std::int64_t accumulation = request.grad_accum_steps.value_or(1);
+  const std::optional<std::int64_t> unit = Product({micro, accumulation, world});
+  if (!unit.has_value() || global % *unit != 0 || global / world > kMaxShare) {
+    return std::nullopt;
+  }
+  const std::int64_t rest = global / *unit;
+  if (request.micro_batch_size.has_value() && request.grad_accum_steps.has_value()) {
+    return rest == 1 ? std::optional(Batch{global, micro, accumulation}) : std::nullopt;
+  }
+  if (request.micro_batch_size.has_value()) {
+    return Batch{global, micro, rest};
+  }
+  if (request.grad_accum_steps.has_value()) {
+    return rest <= cap ? std::optional(Batch{global, rest, accumulation}) : std::nullopt;
+  }
+  return SplitEvenly(global, world, cap);
+}
+
+// ---- kNearest: even shares of a global batch close to the one asked for ----------
+
+class NearestSearch {
+ public:
+  NearestSearch(std::int64_t global, std::int64_t world, std::int64_t cap)
+      : global_(global), world_(world), cap_(cap) {}
+
+  // The two micro-batches next to the exact one. Of equals the first wins that was
+  // tried: so try few micro-steps first.
+  void Try(std::int64_t accumulation) {
+    const std::optional<std::int64_t> unit = Product({accumulation, world_});
+    if (!unit.has_value()) {
+      return;
+    }
+    const std::int64_t below = std::min(global_ / *unit, cap_);
+    for (std::int64_t micro = std::max<std::int64_t>(below, 1); micro <= std::min(below + 1, cap_);
+         ++micro) {
+      Take(Bounded(micro, accumulation, world_));
+    }
+  }
+  [[nodiscard]] const std::optional<Batch>& best() const { return best_; }
+
+ private:
+  void Take(const std::optional<Batch>& batch) {
+    if (batch.has_value() && (!best_.has_value() || std::abs(batch->global - global_) <
+                                                        std::abs(best_->global - global_))) {
+      best_ = batch;
+    }
+  }
+
+  const std::int64_t global_;
+  const std::int64_t world_;
+  const std::int64_t cap_;
+  std::optional<Batch> best_;
+};
+
+std::optional<Batch> NearestFree(std::int64_t global, std::int64_t world, std::int64_t cap) {
+  if (global % world == 0) {
+    return SplitEvenly(global, world, cap);
+  }
+  const std::int64_t share = CeilDivide(global, world);
+  if (share > kMaxShare) {
+    return std::nullopt;
+  }
+  // From the fewest micro-steps whose micro-batch fits, and from one fewer, for which
+  // the cap itself may come nearest. Twice as many are enough to come near; the bound
+  // keeps it quick.
+  constexpr std::int64_t kMostTries = 64;
+  const std::int64_t fewest = CeilDivide(share, cap);
+  const std::int64_t last = std::min(2 * fewest, fewest + kMostTries - 1);
+  NearestSearch search(global, world, cap);
+  for (std::int64_t accumulation = std::max<std::int64_t>(1, fewest - 1); accumulation <= last;
+       ++accumulation) {
+    search.Try(accumulation);
+  }
+  return search.best();
+}
+
+// A cap below what the micro-steps need makes another batch, not a near one.
+std::optional<Batch> NearestFixed(std::int64_t global, std::int64_t accumulation,
+                                  std::int64_t world, std::int64_t cap) {
+  const std::optional<std::int64_t> unit = Product({accumulation, world});
+  if (!unit.has_value() || global / *unit > cap) {
+    return std::nullopt;
+  }
+  NearestSearch search(global, world, cap);
+  search.Try(accumulation);
+  return search.best();
+}
+
+// ---- kExact: shares that differ by one sample ------------------------------------
+
+std::optional<Batch> SolveExact(std::int64_t global, std::optional<std::int64_t> accumulation,
+                                std::int64_t world, std::int64_t cap) {
+  // The largest share, which the first rank has.
+  const std::int64_t share = CeilDivide(global, world);
+  if (global < world || share > kMaxShare) {
+    return std::nullopt;
+  }
+  const std::int64_t steps = accumulation.value_or(CeilDivide(share, cap));
+  const std::int64_t micro = CeilDivide(share, steps);
+  return steps <= share && micro <= cap ? std::optional(Batch{global, micro, steps}) : std::nullopt;
+}
+
+// ---- either ------------------------------------------------------------------------
+
+// kNearest or kExact: where the numbers cannot be, the global batch is the one that
+// counts, and a micro-batch that was given is as much as fits.
+std::optional<Batch> SolveNear(const Request& request, std::int64_t world) {
+  const std::int64_t global = *request.global_batch_size;
+  std::optional<std::int64_t> accumulation = request.grad_accum_steps;
+  if (request.micro_batch_size.has_value() && accumulation.has_value()) {
+    // They must be right for some world. For another one accumulation moves.
+    const std::optional<std::int64_t> share = Product({*request.micro_batch_size, *accumulation});
+    if (!share.has_value() || *share > kMaxShare || global % *share != 0) {
+      return std::nullopt;
+    }
+    if (global / *share == world) {
+      return Batch{global, *request.micro_batch_size, *accumulation};
+    }
+    accumulation.reset();
+  }
+  const std::int64_t cap = request.micro_batch_size.value_or(CapOf(request));
+  if (PolicyOf(request) == BatchPolicy::kExact) {
+    return SolveExact(global, accumulation, world, cap);
+  }
+  return accumulation.has_value() ? NearestFixed(global, *accumulation, world, cap)
+                                  : NearestFree(global, world, cap);
+}
+
+// The micro-batch is neither above the cap nor below the floor, and these not crossed.
+bool CapsAgree(const Request& request) {
+  const std::int64_t floor = request.min_micro_batch_size.value_or(1);
+  const std::int64_t micro = request.micro_batch_size.value_or(floor);
+  return floor <= micro && micro <= CapOf(request);
+}
+
+}  // namespace
+
+std::optional<Batch> SolveBatch(const Request& request, std::int64_t world) {
+  if (!CapsAgree(request)) {
+    return std::nullopt;
+  }
+  if (!request.global_batch_size.has_value()) {
+    return request.micro_batch_size.has_value()
+               ? Bounded(*request.micro_batch_size, request.grad_accum_steps.value_or(1), world)
+               : std::nullopt;
+  }
+  return PolicyOf(request) == BatchPolicy::kFail ? SolveFail(request, world)
+                                                 : SolveNear(request, world);
+}
+
+}  // namespace ddl::plan

@@ -1,0 +1,40 @@
+// The identity and the policies: the three numbers of a batch. Not for others.
+#ifndef DDLAUNCH_AGENT_PLAN_BATCH_H_
+#define DDLAUNCH_AGENT_PLAN_BATCH_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "absl/status/status.h"
+#include "agent/plan/numbers.h"
+#include "agent/plan/plan.h"
+
+namespace ddl::plan {
+
+struct Batch {
+  std::int64_t global = 0;
+  std::int64_t micro = 0;
+  std::int64_t accumulation = 0;
+};
+
+// The largest micro-batch that the request allows for memory's sake.
+inline std::int64_t CapOf(const Request& request) {
+  return request.max_micro_batch_size.value_or(kMaxShare);
+}
+
+inline BatchPolicy PolicyOf(const Request& request) {
+  return request.batch_policy.value_or(BatchPolicy::kFail);
+}
+
+// The batch for `world` ranks; nothing where there is none. REQUIRES: every number of
+// the batch in the request is in its range, and so is `world`.
+std::optional<Batch> SolveBatch(const Request& request, std::int64_t world);
+
+// Why SolveBatch has none, and the nearest numbers of which each alone, put in the
+// place of the request's, does. REQUIRES: SolveBatch has none.
+std::string WhyNoBatch(const Request& request, std::int64_t world);
+
+}  // namespace ddl::plan
+
+#endif  // DDLAUNCH_AGENT_PLAN_BATCH_H_
