@@ -149,7 +149,8 @@ int Main(int argc, char** argv) {
     return ExitCodeFor(parsed.status());
   }
   if (const auto* print = std::get_if<cli::PrintAndExit>(&*parsed)) {
-    return Print(print->text);
+    const int printed = Print(print->text);
+    return printed == 0 ? print->exit_code : printed;
   }
   if (const auto* tune = std::get_if<cli::TuneCommand>(&*parsed)) {
     ::_exit(Tune(*tune));

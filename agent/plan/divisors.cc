@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <numeric>
 
 #include "agent/base/check.h"
 #include "agent/plan/numbers.h"
@@ -11,41 +12,32 @@
 namespace ddl::plan {
 namespace {
 
-// floor(sqrt(n)) for 0 <= n < 2^52, where a double's root is off by less than one.
+// floor(sqrt(n)) for 0 <= n < 2^52: a double's root is rounded correctly, and no root
+// that is not whole is as near to a whole number as its rounding.
 std::int64_t Root(std::int64_t n) {
-  auto root = static_cast<std::int64_t>(std::sqrt(static_cast<double>(n)));
-  root -= root * root > n ? 1 : 0;
-  root += (root + 1) * (root + 1) <= n ? 1 : 0;
-  return root;
+  return static_cast<std::int64_t>(std::sqrt(static_cast<double>(n)));
 }
 
-// A prime factor of `n`, which has no factor up to its cube root and is no prime;
-// `n` itself when it is a prime. Lehman's theorem: if n = p q with both above the
-// cube root, then for some k up to it and some a from sqrt(4 k n) to
-// sqrt(4 k n) + n^(1/6) / (4 sqrt(k)), a^2 - 4 k n is a square b^2, and the greatest
-// common divisor of a + b and n is a factor.
+// A prime factor of `n`, which is odd, has no factor up to its cube root B and is no
+// prime; `n` itself when it is a prime. Lehman's theorem, as in H. Cohen, "A Course in
+// Computational Algebraic Number Theory", algorithm 8.2.1: for some k up to B there is an
+// a with 4 k n <= a^2 <= 4 k n + B^2, odd for an even k and else k + n modulo 4, for
+// which a^2 - 4 k n is a square b^2; the common divisor of a + b and n is a factor.
 std::int64_t FactorByLehman(std::int64_t n) {
-  const double cube_root = std::cbrt(static_cast<double>(n));
-  const double sixth_root = std::sqrt(cube_root);
-  const auto last = static_cast<std::int64_t>(cube_root) + 1;
-  for (std::int64_t k = 1; k <= last; ++k) {
+  const auto bound = static_cast<std::int64_t>(std::cbrt(static_cast<double>(n))) + 1;
+  for (std::int64_t k = 1; k <= bound; ++k) {
     const std::int64_t kn4 = 4 * k * n;
-    const std::int64_t floor_root = Root(kn4);
-    const std::int64_t first = floor_root + (floor_root * floor_root < kn4 ? 1 : 0);
-    const auto more =
-        static_cast<std::int64_t>(sixth_root / (4 * std::sqrt(static_cast<double>(k))));
-    for (std::int64_t a = first; a <= first + more; ++a) {
+    const std::int64_t modulus = k % 2 == 0 ? 2 : 4;
+    const std::int64_t residue = k % 2 == 0 ? 1 : k + n;
+    std::int64_t a = Root(kn4 - 1) + 1;
+    a += (residue - a) & (modulus - 1);
+    for (; a * a - kn4 <= bound * bound; a += modulus) {
       const std::int64_t square = a * a - kn4;
       const std::int64_t b = Root(square);
       if (b * b != square) {
         continue;
       }
-      std::int64_t divisor = n;
-      for (std::int64_t rest = a + b; rest != 0;) {
-        const std::int64_t next = divisor % rest;
-        divisor = rest;
-        rest = next;
-      }
+      const std::int64_t divisor = std::gcd(a + b, n);
       if (divisor > 1 && divisor < n) {
         return divisor;
       }
@@ -58,17 +50,21 @@ std::int64_t FactorByLehman(std::int64_t n) {
 
 Divisors::Divisors(std::int64_t number) : number_(number) {
   DDL_CHECK(number >= 1 && number <= kMaxShare);
-  std::int64_t rest = number;
-  const auto divide_out = [&](std::int64_t prime) {
+  std::int64_t even_rest = number;
+  for (; even_rest % 2 == 0; even_rest /= 2) {
+    Add(2);
+  }
+  // An odd number of this size, which divides three times as fast.
+  auto rest = static_cast<std::uint32_t>(even_rest);
+  const auto divide_out = [&](std::uint32_t prime) {
     for (; rest % prime == 0; rest /= prime) {
       Add(prime);
     }
   };
-  divide_out(2);
   divide_out(3);
   // All other primes are one beside a multiple of 6.
-  constexpr std::int64_t kWheel = 6;
-  for (std::int64_t d = kWheel - 1; d * d * d <= rest; d += kWheel) {
+  constexpr std::uint32_t kWheel = 6;
+  for (std::uint32_t d = kWheel - 1; std::uint64_t{d} * d * d <= rest; d += kWheel) {
     divide_out(d);
     divide_out(d + 2);
   }

@@ -59,6 +59,37 @@ Request Merge(const Request& launcher, const Request& program) {
   return merged;
 }
 
+Request WithoutGaps(const Request& request) {
+  Request whole = request;
+  if (!request.lr_scaling.has_value() ||
+      (*request.lr_scaling != LrScaling::kNone &&
+       !(request.base_lr.has_value() && request.base_batch_size.has_value()))) {
+    // The rate that the program's scaling or base may make of it is not known.
+    whole.lr_scaling.reset();
+    whole.scale_adam.reset();
+    whole.warmup_start_lr.reset();
+  }
+  if (!request.total_samples.has_value()) {
+    whole.warmup_ratio.reset();
+  }
+  if (!request.epoch_samples.has_value()) {
+    whole.warmup_epochs.reset();
+    whole.lr_decay_epochs.reset();
+  }
+  const bool has_interval = whole.lr_decay_steps.has_value() || whole.lr_decay_epochs.has_value();
+  const LrDecay decay = request.lr_decay.value_or(LrDecay::kConstant);
+  const bool complete = decay == LrDecay::kStep
+                            ? has_interval
+                            : decay == LrDecay::kConstant || request.total_samples.has_value();
+  if (!request.lr_decay.has_value() || !complete) {
+    whole.lr_decay.reset();
+    whole.lr_decay_steps.reset();
+    whole.lr_decay_epochs.reset();
+    whole.lr_decay_factor.reset();
+  }
+  return whole;
+}
+
 Request HoldGlobal(const Request& request, const Plan& plan) {
   Request held = request;
   held.global_batch_size = request.global_batch_size.value_or(plan.global_batch_size);

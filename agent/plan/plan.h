@@ -111,6 +111,11 @@ absl::StatusOr<Plan> Solve(const Request& request, std::int64_t world_size);
 // is given, else the program's.
 Request Merge(const Request& launcher, const Request& program);
 
+// The request without the parts that only the program's defaults can complete: a
+// scaling without its base, a warm-up or a decay by what is not given. What is left
+// can be judged before the program has spoken.
+Request WithoutGaps(const Request& request);
+
 // The request that keeps the global batch for another world: the one asked for, or
 // `plan`'s where none was. Accumulation is free again, and the micro-batch stays a
 // cap where it cannot stay as it is.

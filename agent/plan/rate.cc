@@ -166,8 +166,8 @@ absl::Status SolveAdam(const Request& request, Plan& plan) {
       ") cannot be scaled to a global batch of " + std::to_string(plan.global_batch_size) +
       ": beta' = 1 - " + Rounded(ratio) + " x (1 - beta) must be between 0 and 1" +
       (most > 0 ? ", which holds up to a global batch of " + std::to_string(most) : "") +
-      "; nearest: " + alternative + (alternative.empty() ? "" : ", or ") + std::string(kScaleAdam) +
-      "=false");
+      "; nearest: " + alternative + (alternative.empty() ? "" : ", or ") + "without " +
+      std::string(kScaleAdam));
 }
 
 }  // namespace

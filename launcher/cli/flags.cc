@@ -137,6 +137,7 @@ constexpr FlagSpec kFlags[] = {
      "Scale Adam's numbers with the batch, as sqrt does the rate", "", C::kBatch},
     {I::kWorld, G::kPlan, "world", 0, "N,..", "", "Worlds to show the plan of, as 1,2,4 or 1..64",
      "", C::kProposal},
+    {I::kJson, G::kPlan, "json", 0, "", "", "One JSON object in place of the table", "", C::kPlan},
     {I::kTuneDir, G::kTune, "tune-dir", 0, "DIR", "ddlaunch-tune",
      "Where results and each trial's output go", "", C::kTune},
     {I::kTrialSteps, G::kTune, "trial-steps", 0, "N", "20", "Steps that a trial measures at least",

@@ -77,6 +77,7 @@ enum class FlagId : std::uint8_t {
   kAdamEps,
   kScaleAdam,
   kWorld,
+  kJson,
   kTuneDir,
   kTrialSteps,
   kTrialSeconds,
@@ -130,6 +131,7 @@ struct FlagSpec {
     kServing,
     kBatch,
     kProposal,
+    kPlan,
     kTune,
     kEvery
   };
@@ -150,6 +152,8 @@ struct FlagSpec {
         return asked != Command::kCoordinator;
       case Of::kProposal:
         return asked == Command::kPlan || asked == Command::kTune;
+      case Of::kPlan:
+        return asked == Command::kPlan;
       case Of::kTune:
         return asked == Command::kTune;
       case Of::kEvery:

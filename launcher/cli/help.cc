@@ -28,7 +28,8 @@ constexpr std::string_view kCoordinatorPurpose =
 --rdzv-backend=c10d --rdzv-endpoint=HOST:PORT, each job by an --rdzv-id of its own.
 )";
 constexpr std::string_view kPlanPurpose =
-    R"(Shows for each world what its job would agree on. Starts nothing.
+    R"(Shows, for each world, what a job would agree on that starts with it: micro-batch, micro-steps,
+the actual global batch and what follows from it, and why a world has no plan. Starts nothing.
 )";
 constexpr std::string_view kTunePurpose =
     R"(Finds the micro-batch that suits PROGRAM on this node's device: short trials with one worker,
@@ -56,6 +57,28 @@ constexpr std::string_view kCoordinatorRemarks =
 SIGTERM or SIGINT ends it with status 0; jobs that run then look for it for a while.
 )";
 
+constexpr std::string_view kPlanRemarks =
+    R"(--batch-policy, for a world that cannot share the global batch evenly: nearest, even shares of
+  the global batch next to it, and the rate follows (the default here, and of a job whose nodes
+  come and go); exact, shares that differ by one sample, for programs that weight gradients by
+  samples, as the SDK does; fail, no plan (the default of a job of fixed size).
+
+--lr-scaling: linear, --base-lr x k where k = global batch / --base-batch-size; sqrt, x the root
+  of k; none. The global batch is the actual one; neither world nor micro-steps play a part.
+
+The warm-up rises in equal increments from --warmup-start-lr; give its steps, ratio or epochs.
+  Then --lr-decay: constant; step, x --lr-decay-factor at each interval from the start of training
+  on; cosine or linear, to 0 at --total-samples. All are kept in samples, steps being those at the
+  batch asked for: another world neither repeats nor skips a part of them.
+
+--scale-adam, with sqrt: betas 1 - k (1 - beta), eps / the root of k; no plan where k (1 - beta)
+  is 1 or more (Malladi et al. 2022).
+
+--json: {"request": {...}, "worlds": [{...}]}, numbers by the names of their flags with _ for -;
+  a world without a plan has "error". Without --world: 1..8.
+
+Exit status: 0 some world has a plan, 2 none has. (A program that is called plan: ./plan.)
+)";
 constexpr std::string_view kTuneRemarks =
     R"(The knee is the smallest micro-batch with 90 % of the best samples/s measured; the curve is
   smoothed by running medians of three before. The choice fits the memory, so it may be smaller.
@@ -83,7 +106,8 @@ constexpr Example kCoordinatorExamples[] = {
     {"ddlaunch coordinator --listen 127.0.0.1:0", "any port"},
 };
 constexpr Example kPlanExamples[] = {
-    {"ddlaunch plan --global-batch-size=1024 --max-micro-batch-size=64 --world=1..16", "16 worlds"},
+    {"ddlaunch plan --global-batch-size=1024 --max-micro-batch-size=64", "worlds 1 to 8"},
+    {"ddlaunch plan --global-batch-size=48 --micro-batch-size=4 --world=2..5,8", "also 8"},
 };
 constexpr Example kTuneExamples[] = {
     {"ddlaunch tune train_bin --epochs=1000", "until its data ends"},
@@ -195,7 +219,7 @@ std::string_view Remarks(Command command) {
     case Command::kCoordinator:
       return kCoordinatorRemarks;
     case Command::kPlan:
-      return "";
+      return kPlanRemarks;
     case Command::kTune:
       return kTuneRemarks;
   }

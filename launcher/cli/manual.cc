@@ -39,9 +39,13 @@ as from torchrun
 .B OMP_NUM_THREADS
 its share of the node's CPUs, unless it was set
 .TP
-.B DDL_GLOBAL_BATCH_SIZE, DDL_MICRO_BATCH_SIZE, DDL_GRAD_ACCUM_STEPS, DDL_LEARNING_RATE, \
-DDL_WARMUP_STEPS, DDL_PLAN_HASH
-the plan, if there is one
+.B DDL_GLOBAL_BATCH_SIZE, DDL_MICRO_BATCH_SIZE, DDL_GRAD_ACCUM_STEPS, DDL_RANK_BATCH_SIZE
+the plan, if there is one; the last is this worker's own samples of an optimizer step
+.TP
+.B DDL_LEARNING_RATE, DDL_WARMUP_STEPS, DDL_WARMUP_SAMPLES, DDL_WARMUP_START_LR, \
+DDL_TOTAL_STEPS, DDL_TOTAL_SAMPLES, DDL_LR_DECAY, DDL_LR_DECAY_SAMPLES, \
+DDL_LR_DECAY_FACTOR, DDL_ADAM_BETA1, DDL_ADAM_BETA2, DDL_ADAM_EPS, DDL_PLAN_HASH
+what follows from it, as far as it is known
 .PP
 ddlaunch itself reads
 .BR PET_ NAME
@@ -198,10 +202,10 @@ std::string ManualPage() {
       FlagEntries(Command::kLaunch), ".SH THE COORDINATOR\n",
       Escaped(Purpose(Command::kCoordinator)), FlagEntries(Command::kCoordinator),
       Paragraphs(Remarks(Command::kCoordinator)), ".SH THE PLAN BEFOREHAND\n",
-      Escaped(Purpose(Command::kPlan)), OwnFlagEntries(Command::kPlan), ".SH TUNING\n",
-      Escaped(Purpose(Command::kTune)), OwnFlagEntries(Command::kTune),
-      Paragraphs(Remarks(Command::kTune)), std::string(kEnd), ".SH EXAMPLES\n",
-      ExampleEntries(Command::kLaunch), ExampleEntries(Command::kCoordinator),
+      Escaped(Purpose(Command::kPlan)), OwnFlagEntries(Command::kPlan),
+      Paragraphs(Remarks(Command::kPlan)), ".SH TUNING\n", Escaped(Purpose(Command::kTune)),
+      OwnFlagEntries(Command::kTune), Paragraphs(Remarks(Command::kTune)), std::string(kEnd),
+      ".SH EXAMPLES\n", ExampleEntries(Command::kLaunch), ExampleEntries(Command::kCoordinator),
       ExampleEntries(Command::kPlan), ExampleEntries(Command::kTune),
       ".SH SEE ALSO\n.BR mpirun (1),\n.BR nohup (1),\n.BR systemd.service (5)\n"));
 }

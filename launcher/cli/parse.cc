@@ -21,6 +21,7 @@
 #include "launcher/cli/help.h"
 #include "launcher/cli/meeting.h"
 #include "launcher/cli/output.h"
+#include "launcher/cli/plan_command.h"
 #include "launcher/cli/plan_flags.h"
 #include "launcher/cli/supervision.h"
 #include "launcher/cli/token.h"
@@ -159,6 +160,9 @@ absl::StatusOr<ParseResult> ParseCommandLine(const std::vector<std::string>& arg
                                              const Surroundings& surroundings) {
   if (!args.empty() && args.front() == "coordinator") {
     return ParseCoordinatorCommand({args.begin() + 1, args.end()}, surroundings);
+  }
+  if (!args.empty() && args.front() == "plan") {
+    return ParsePlanCommand({args.begin() + 1, args.end()}, surroundings);
   }
   if (!args.empty() && args.front() == "tune") {
     return ParseTuneCommand({args.begin() + 1, args.end()}, surroundings);

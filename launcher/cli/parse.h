@@ -24,9 +24,10 @@
 
 namespace ddl::cli {
 
-// Print `text` to stdout and exit 0 (--help, --version).
+// Print `text` to stdout and exit: --help, --version, `ddlaunch plan`.
 struct PrintAndExit {
   std::string text;
+  int exit_code = 0;
 };
 
 struct LaunchCommand {

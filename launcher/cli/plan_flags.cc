@@ -93,19 +93,15 @@ absl::StatusOr<plan::Request> ReadPlanRequest(const Arguments& arguments) {
 }
 
 absl::Status CheckPlan(const LaunchConfig& config) {
-  plan::Request request = config.plan;
+  const plan::Request& request = config.plan;
   const bool decides_batch = request.global_batch_size.has_value() ||
                              request.micro_batch_size.has_value() ||
                              request.grad_accum_steps.has_value();
   if (config.max_nodes != 1 || !decides_batch) {
     return absl::OkStatus();
   }
-  if (!request.base_lr.has_value() || !request.base_batch_size.has_value()) {
-    request.base_lr.reset();
-    request.base_batch_size.reset();
-    request.lr_scaling.reset();
-  }
-  return plan::Solve(request, config.nproc).status();
+  // Without a policy a job of fixed size fails: whoever asked is still there to correct it.
+  return plan::Solve(plan::WithoutGaps(request), config.nproc).status();
 }
 
 }  // namespace ddl::cli

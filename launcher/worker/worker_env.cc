@@ -17,9 +17,12 @@ namespace {
 
 // Stale in the parent, and not always set again below; and a secret that is for
 // ddlaunch alone.
-constexpr std::array<std::string_view, 7> kNotPassedOn = {
-    "DDL_GLOBAL_BATCH_SIZE", "DDL_MICRO_BATCH_SIZE", "DDL_GRAD_ACCUM_STEPS", "DDL_LEARNING_RATE",
-    "DDL_WARMUP_STEPS",      "DDL_PLAN_HASH",        "DDL_RDZV_TOKEN"};
+constexpr std::array<std::string_view, 18> kNotPassedOn = {
+    "DDL_GLOBAL_BATCH_SIZE", "DDL_MICRO_BATCH_SIZE", "DDL_GRAD_ACCUM_STEPS", "DDL_RANK_BATCH_SIZE",
+    "DDL_LEARNING_RATE",     "DDL_WARMUP_STEPS",     "DDL_WARMUP_SAMPLES",   "DDL_TOTAL_STEPS",
+    "DDL_TOTAL_SAMPLES",     "DDL_LR_DECAY",         "DDL_ADAM_BETA1",       "DDL_ADAM_BETA2",
+    "DDL_ADAM_EPS",          "DDL_WARMUP_START_LR",  "DDL_LR_DECAY_SAMPLES", "DDL_LR_DECAY_FACTOR",
+    "DDL_PLAN_HASH",         "DDL_RDZV_TOKEN"};
 
 std::string_view NameOf(std::string_view entry) {
   return entry.substr(0, entry.find('='));
@@ -67,23 +70,45 @@ Variables TorchrunVariables(const LaunchConfig& config, const RoundInfo& round,
   };
 }
 
+// What is not known has no variable.
+void AppendPlan(const plan::Plan& plan, std::int32_t rank, Variables& out) {
+  out.emplace_back("DDL_GLOBAL_BATCH_SIZE", std::to_string(plan.global_batch_size));
+  out.emplace_back("DDL_MICRO_BATCH_SIZE", std::to_string(plan.micro_batch_size));
+  out.emplace_back("DDL_GRAD_ACCUM_STEPS", std::to_string(plan.grad_accum_steps));
+  out.emplace_back("DDL_RANK_BATCH_SIZE", std::to_string(plan::RankBatchSize(plan, rank)));
+  if (plan.learning_rate.has_value()) {
+    out.emplace_back("DDL_LEARNING_RATE", ShortestText(*plan.learning_rate));
+  }
+  out.emplace_back("DDL_WARMUP_STEPS", std::to_string(plan.warmup_steps));
+  out.emplace_back("DDL_WARMUP_SAMPLES", std::to_string(plan.warmup_samples));
+  if (plan.warmup_samples > 0) {
+    out.emplace_back("DDL_WARMUP_START_LR", ShortestText(plan.warmup_start_lr));
+  }
+  if (plan.total_samples > 0) {
+    out.emplace_back("DDL_TOTAL_STEPS", std::to_string(plan.total_steps));
+    out.emplace_back("DDL_TOTAL_SAMPLES", std::to_string(plan.total_samples));
+  }
+  out.emplace_back("DDL_LR_DECAY", plan::ToString(plan.lr_decay));
+  if (plan.lr_decay == plan::LrDecay::kStep) {
+    out.emplace_back("DDL_LR_DECAY_SAMPLES", std::to_string(plan.lr_decay_samples));
+    out.emplace_back("DDL_LR_DECAY_FACTOR", ShortestText(plan.lr_decay_factor));
+  }
+  if (plan.adam.has_value()) {
+    out.emplace_back("DDL_ADAM_BETA1", ShortestText(plan.adam->beta1));
+    out.emplace_back("DDL_ADAM_BETA2", ShortestText(plan.adam->beta2));
+    out.emplace_back("DDL_ADAM_EPS", ShortestText(plan.adam->eps));
+  }
+  out.emplace_back("DDL_PLAN_HASH", plan::Hash(plan));
+}
+
 void AppendOwnVariables(const RoundInfo& round, std::int32_t local_rank, Variables& out) {
   out.emplace_back("DDL_GATEWAY", round.gateway);
   out.emplace_back("DDL_LOCAL_RANK", std::to_string(local_rank));  // also where LOCAL_RANK is 0
   out.emplace_back("DDL_ROUND", std::to_string(round.round));
   out.emplace_back("DDL_JOB_ID", round.job_id);
-  if (!round.plan.has_value()) {
-    return;
+  if (round.plan.has_value()) {
+    AppendPlan(*round.plan, round.first_rank + local_rank, out);
   }
-  const plan::Plan& plan = *round.plan;
-  out.emplace_back("DDL_GLOBAL_BATCH_SIZE", std::to_string(plan.global_batch_size));
-  out.emplace_back("DDL_MICRO_BATCH_SIZE", std::to_string(plan.micro_batch_size));
-  out.emplace_back("DDL_GRAD_ACCUM_STEPS", std::to_string(plan.grad_accum_steps));
-  if (plan.learning_rate.has_value()) {
-    out.emplace_back("DDL_LEARNING_RATE", ShortestText(*plan.learning_rate));
-  }
-  out.emplace_back("DDL_WARMUP_STEPS", std::to_string(plan.warmup_steps));
-  out.emplace_back("DDL_PLAN_HASH", plan::Hash(plan));
 }
 
 void AppendDevices(const WorkerPlace& place, Variables& out) {

@@ -125,7 +125,8 @@ class CompletionTests:
         known = flags_in_help()
         self.assertGreater(len(known), 40)
         self.assertEqual(known - self.names("--"), set())
-        self.assertEqual(self.names("coordinator --"), flags_in_help("coordinator"))
+        for command in ("coordinator", "plan"):
+            self.assertEqual(self.names(f"{command} --"), flags_in_help(command))
 
     def test_flag_that_is_refused_is_not_offered(self):
         self.assertNotIn("--logs-specs", self.names("--"))
@@ -178,6 +179,7 @@ class CompletionTests:
         self.assertEqual(self.completed("-m -- tr"), "-m -- train.py ")
         self.assertEqual(self.completed("my"), "my\\ train.py ")
         self.assertEqual(self.completed("coo"), "coordinator ")
+        self.assertEqual(self.completed("pl"), "plan ")
         self.assertEqual(self.completed("--nnodes=1 coo"), "--nnodes=1 coo")
 
     def test_what_follows_the_program_is_its_own(self):

@@ -26,7 +26,7 @@ constexpr std::size_t kMaxWords = 12;
 constexpr std::size_t kMaxWordBytes = 200;
 
 // Pieces of which values are made that get past the first check.
-constexpr std::array<std::string_view, 56> kPieces = {"0",
+constexpr std::array<std::string_view, 62> kPieces = {"0",
                                                       "1",
                                                       "2",
                                                       "3",
@@ -61,6 +61,12 @@ constexpr std::array<std::string_view, 56> kPieces = {"0",
                                                       "linear",
                                                       "sqrt",
                                                       "spawn",
+                                                      "..",
+                                                      "exact",
+                                                      "nearest",
+                                                      "fail",
+                                                      "step",
+                                                      "cosine",
                                                       "null",
                                                       "join_timeout",
                                                       "last_call_timeout",
@@ -178,16 +184,24 @@ void TryCommandLine(FuzzedDataProvider& data) {
   for (std::size_t i = 0; i < words; ++i) {
     AppendWords(data, args);
   }
-  if (data.ConsumeIntegralInRange(0, 3) == 0) {
-    args.insert(args.begin(), "coordinator");
-  } else {
-    args.emplace_back("/bin/true");
+  switch (data.ConsumeIntegralInRange(0, 3)) {
+    case 0:
+      args.insert(args.begin(), "coordinator");
+      break;
+    case 1:
+      args.insert(args.begin(), "plan");
+      break;
+    default:
+      args.emplace_back("/bin/true");
+      break;
   }
   const auto result = ParseCommandLine(args, around);
   if (!result.ok()) {
     CheckStatus(result.status(), args);
   } else if (const auto* const launch = std::get_if<LaunchCommand>(&*result)) {
     CheckConfig(launch->config, args);
+  } else if (const auto* const print = std::get_if<PrintAndExit>(&*result)) {
+    Require(!print->text.empty(), "what is printed says something", args);
   } else if (const auto* const coordinator = std::get_if<CoordinatorCommand>(&*result)) {
     CheckHeartbeats(coordinator->config.heartbeat_interval, coordinator->config.heartbeat_timeout,
                     args);

@@ -58,6 +58,9 @@ Scenario DrawScenario(Dice& dice) {
     scenario.plan.micro_batch_size = 4;
   } else if (dice.Chance(8)) {
     scenario.plan.global_batch_size = 12;  // not every world can share it
+    if (scenario.max_restarts % 2 == 0) {
+      scenario.plan.batch_policy = plan::BatchPolicy::kFail;
+    }
   }
   scenario.with_words = dice.Chance(40);
   DrawFaults(dice, scenario);

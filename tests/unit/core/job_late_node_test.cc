@@ -53,11 +53,13 @@ TEST_F(JobLateNode, LateNodeOnceSomeHaveFinished_IsParkedAndLearnsTheEnd) {
 TEST_F(JobLateNode, LateNodeForWhoseWorldThereIsNoPlan_IsParked) {
   AgentConnected a = Elastic("a", 1, 2);
   a.plan.global_batch_size = 2;
+  a.plan.batch_policy = plan::BatchPolicy::kFail;
   Connect(a);
   PassAlive(5 * kSecond, {"a"});
   ASSERT_EQ(StateOfJob(), Job::State::kRunning);
   AgentConnected b = Elastic("b", 1, 2);
   b.plan.global_batch_size = 2;
+  b.plan.batch_policy = plan::BatchPolicy::kFail;
   Connect(b);
   EXPECT_EQ(StateOfJob(), Job::State::kRunning);
   EXPECT_TRUE(Told<Spare>("b").has_value());

@@ -163,7 +163,7 @@ inline void SetFlag(Request& request, const std::string& name, const std::string
   ASSERT_TRUE(known) << name;
 }
 
-// "...; nearest: --a=1 or 2, or --b=3 without --c and --d".
+// "...; nearest: --a=1 or 2, or --b=3 without --c and --d, or without --e".
 inline std::vector<Request> AlternativesIn(const Request& request, const std::string& refusal) {
   constexpr const char* kNearest = "nearest: ";
   const std::size_t at = refusal.rfind(kNearest);
@@ -179,6 +179,11 @@ inline std::vector<Request> AlternativesIn(const Request& request, const std::st
        it != std::sregex_iterator(); ++it) {
     const std::smatch& match = *it;
     if (match[3].matched) {
+      // ", or without --a" stands alone; "--b=1 without --a" does not.
+      const std::string before = match.prefix().str();
+      if (alternatives.empty() || before.ends_with("or ")) {
+        alternatives.push_back(request);
+      }
       for (const auto& without : {match[3].str(), match[4].str()}) {
         if (without == "--micro-batch-size") {
           alternatives.back().micro_batch_size.reset();

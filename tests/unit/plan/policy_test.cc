@@ -304,7 +304,7 @@ TEST(AdamNumbers, BeyondValidity_NameTheLargestGlobalBatch) {
   const std::string refusal = Refusal(request, 8);
   EXPECT_THAT(refusal,
               AllOf(HasSubstr("up to a global batch of 2559"),
-                    HasSubstr("nearest: --global-batch-size=2552, or --scale-adam=false")));
+                    HasSubstr("nearest: --global-batch-size=2552, or without --scale-adam")));
   request.global_batch_size = 2552;
   EXPECT_TRUE(Solve(request, 8).ok());
 }

@@ -14,6 +14,7 @@ namespace {
 using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsSupersetOf;
 using ::testing::Not;
 using ::testing::StartsWith;
 
@@ -76,6 +77,37 @@ TEST(WorkerEnvironment, Plan_ItsNumbersAndHash) {
   EXPECT_THAT(environment, Not(Contains(StartsWith("DDL_LEARNING_RATE"))));
 }
 
+TEST(WorkerEnvironment, UnevenPlan_EachRankItsOwnShare) {
+  RoundInfo round = Round();  // ranks 2 to 5 of 6
+  round.plan = SomePlan();
+  round.plan->global_batch_size = 94;
+  EXPECT_THAT(WorkerEnvironment({}, Config(), round, 1, "", 1), Contains("DDL_RANK_BATCH_SIZE=16"));
+  EXPECT_THAT(WorkerEnvironment({}, Config(), round, 2, "", 1), Contains("DDL_RANK_BATCH_SIZE=15"));
+}
+
+TEST(WorkerEnvironment, Schedule_WhatIsKnownOfIt) {
+  RoundInfo round = Round();
+  round.plan = SomePlan();
+  const auto bare = WorkerEnvironment({}, Config(), round, 0, "", 1);
+  EXPECT_THAT(bare, Contains("DDL_LR_DECAY=constant"));
+  for (const char* const name : {"DDL_TOTAL", "DDL_ADAM", "DDL_LR_DECAY_", "DDL_WARMUP_START"}) {
+    EXPECT_THAT(bare, Not(Contains(StartsWith(name))));
+  }
+  round.plan->warmup_samples = 480;
+  round.plan->warmup_start_lr = 0.01;
+  round.plan->total_samples = 9600;
+  round.plan->total_steps = 100;
+  round.plan->lr_decay = plan::LrDecay::kStep;
+  round.plan->lr_decay_samples = 960;
+  round.plan->lr_decay_factor = 0.1;
+  round.plan->adam = {0.9, 0.98, 1e-8};
+  EXPECT_THAT(WorkerEnvironment({}, Config(), round, 0, "", 1),
+              IsSupersetOf({"DDL_WARMUP_SAMPLES=480", "DDL_WARMUP_START_LR=0.01",
+                            "DDL_TOTAL_SAMPLES=9600", "DDL_TOTAL_STEPS=100", "DDL_LR_DECAY=step",
+                            "DDL_LR_DECAY_SAMPLES=960", "DDL_LR_DECAY_FACTOR=0.1",
+                            "DDL_ADAM_BETA1=0.9", "DDL_ADAM_BETA2=0.98", "DDL_ADAM_EPS=1e-08"}));
+}
+
 TEST(WorkerEnvironment, LearningRate_ShortestTextThatReadsBack) {
   const std::vector<std::pair<double, std::string>> cases = {
       {0.1, "0.1"}, {1e-5, "1e-05"}, {0.30000000000000004, "0.30000000000000004"}, {2.0, "2"}};
@@ -99,6 +131,10 @@ TEST(WorkerEnvironment, StaleValuesOfTheParent_DoNotLeakThrough) {
                                            "DDL_PLAN_HASH=stale",
                                            "DDL_RDZV_TOKEN=stale",
                                            "DDL_LEARNING_RATE=9",
+                                           "DDL_RANK_BATCH_SIZE=99",
+                                           "DDL_TOTAL_SAMPLES=99",
+                                           "DDL_LR_DECAY_FACTOR=stale",
+                                           "DDL_ADAM_EPS=stale",
                                            "DDL_GATEWAY=stale",
                                            "DDL_ROUND=99",
                                            "ROLE_RANK=99",
