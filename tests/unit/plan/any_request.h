@@ -157,9 +157,7 @@ inline void SetFlag(Request& request, const std::string& name, const std::string
                      set("--lr-scaling", &Request::lr_scaling,
                          [](const std::string& text) { return *ParseLrScaling(text); }) ||
                      set("--lr-decay", &Request::lr_decay,
-                         [](const std::string& text) { return *ParseLrDecay(text); }) ||
-                     set("--scale-adam", &Request::scale_adam,
-                         [](const std::string& text) { return text == "true"; });
+                         [](const std::string& text) { return *ParseLrDecay(text); });
   ASSERT_TRUE(known) << name;
 }
 
@@ -172,19 +170,19 @@ inline std::vector<Request> AlternativesIn(const Request& request, const std::st
     return alternatives;
   }
   static const std::regex kWord(
-      "(--[a-z0-9-]+)=([^ ,]+)|without (--[a-z-]+)(?: and (--[a-z-]+))?| or ([^ ,-][^ ,]*)");
+      "(--[a-z0-9-]+)=([^ ,]+)|(, or )?without (--[a-z-]+)(?: and (--[a-z-]+))?| or ([^ ,-][^ "
+      ",]*)");
   std::string name;
   for (auto it = std::sregex_iterator(refusal.begin() + static_cast<std::ptrdiff_t>(at),
                                       refusal.end(), kWord);
        it != std::sregex_iterator(); ++it) {
     const std::smatch& match = *it;
-    if (match[3].matched) {
+    if (match[4].matched) {
       // ", or without --a" stands alone; "--b=1 without --a" does not.
-      const std::string before = match.prefix().str();
-      if (alternatives.empty() || before.ends_with("or ")) {
+      if (alternatives.empty() || match[3].matched) {
         alternatives.push_back(request);
       }
-      for (const auto& without : {match[3].str(), match[4].str()}) {
+      for (const auto& without : {match[4].str(), match[5].str()}) {
         if (without == "--micro-batch-size") {
           alternatives.back().micro_batch_size.reset();
         } else if (without == "--grad-accum-steps") {
@@ -197,7 +195,7 @@ inline std::vector<Request> AlternativesIn(const Request& request, const std::st
     }
     name = match[1].matched ? match[1].str() : name;
     alternatives.push_back(request);
-    SetFlag(alternatives.back(), name, match[1].matched ? match[2].str() : match[5].str());
+    SetFlag(alternatives.back(), name, match[1].matched ? match[2].str() : match[6].str());
   }
   return alternatives;
 }
