@@ -157,12 +157,19 @@ std::string DescribeDeviceMemory(const DeviceMemory& memory) {
   return known;
 }
 
+std::string DeviceMemoryHints(bool micro_batch_can_shrink) {
+  const std::string hints =
+      "Try in this order: PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True against "
+      "fragmentation, mixed precision";
+  return hints + (micro_batch_can_shrink
+                      ? ", a smaller micro-batch (--max-micro-batch-size), which leaves the global "
+                        "batch and the rate as they are"
+                      : "");
+}
+
 std::string ExplainDeviceMemory(const DeviceMemory& memory) {
   const std::string known = DescribeDeviceMemory(memory);
-  return known + (known.empty() ? "" : ". ") +
-         "Try in this order: PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True against "
-         "fragmentation, mixed precision, a smaller micro-batch (--max-micro-batch-size), which "
-         "leaves the global batch and the rate as they are";
+  return known + (known.empty() ? "" : ". ") + DeviceMemoryHints();
 }
 
 }  // namespace ddl

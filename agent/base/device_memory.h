@@ -39,8 +39,11 @@ enum class MemoryLack : std::uint8_t {
 // free than was asked for", of what is known.
 [[nodiscard]] std::string DescribeDeviceMemory(const DeviceMemory& memory);
 
-// The same, and what to try, in this order: against fragmentation, mixed precision, a
-// smaller micro-batch. One line, for people.
+// What to try, in this order: against fragmentation, mixed precision and, where it
+// can be made smaller, the micro-batch.
+[[nodiscard]] std::string DeviceMemoryHints(bool micro_batch_can_shrink = true);
+
+// Both, in one line, for people.
 [[nodiscard]] std::string ExplainDeviceMemory(const DeviceMemory& memory);
 
 }  // namespace ddl

@@ -94,8 +94,12 @@ MemoryShape ShapeOf(const MemoryUse& use) {
   return static_cast<MemoryShape>(LackOf(ToDeviceMemory(use)));
 }
 
-std::string ExplainOutOfMemory(const MemoryUse& use) {
-  return ExplainDeviceMemory(ToDeviceMemory(use));
+std::string ExplainMemoryUse(const MemoryUse& use) {
+  return DescribeDeviceMemory(ToDeviceMemory(use));
+}
+
+std::string OutOfMemoryHints(bool micro_batch_can_shrink) {
+  return DeviceMemoryHints(micro_batch_can_shrink);
 }
 
 }  // namespace ddl

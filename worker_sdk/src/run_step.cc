@@ -161,17 +161,28 @@ absl::Status DataParallel::PrepareRetry(const Attempt& attempt) {
                                           "memory: " + std::string(revision.status().message())};
   }
   if (ours) {
-    std::fprintf(
-        stderr,
-        "ddl: rank %d, step %lld, a micro-batch of %lld: %s. %s. The step is done again, by "
-        "%s\n",
-        backend_->rank(), static_cast<long long>(next_step_),
-        static_cast<long long>(watch_->micro_batch_size()), std::string(error.message()).c_str(),
-        ExplainOutOfMemory(MemoryUseOf(error)).c_str(), revision->plan.ToString().c_str());
+    SayRetry(error, *revision);
   }
   DDL_RETURN_IF_ERROR(backend_->Reconnect());
   watch_->Adopt(*revision);
   return absl::OkStatus();
+}
+
+void DataParallel::SayRetry(const absl::Status& error, const internal::PlanRevision& revision) {
+  std::string text = "ddl: rank " + std::to_string(backend_->rank()) + ", step " +
+                     std::to_string(next_step_) + ", a micro-batch of " +
+                     std::to_string(watch_->micro_batch_size()) + ": " +
+                     std::string(error.message());
+  if (const std::string known = ExplainMemoryUse(MemoryUseOf(error)); !known.empty()) {
+    text += " (" + known + ")";
+  }
+  text += ". All ranks do the step again with a micro-batch of " +
+          std::to_string(revision.plan.micro_batch_size) + "\n";
+  if (!hints_said_) {
+    hints_said_ = true;
+    text += "ddl: " + OutOfMemoryHints() + "\n";
+  }
+  std::fputs(text.c_str(), stderr);
 }
 
 absl::Status DataParallel::GiveUp(const absl::Status& error, const absl::Status& refused) const {
@@ -184,8 +195,11 @@ absl::Status DataParallel::GiveUp(const absl::Status& error, const absl::Status&
     said.erase(0, prefix.size());
   }
   const MemoryUse use = MemoryUseOf(error);
+  if (const std::string known = ExplainMemoryUse(use); !known.empty()) {
+    said += " (" + known + ")";
+  }
   return OutOfMemory(use, text + ": " + said + "; " + std::string(refused.message()) + ". " +
-                              ExplainOutOfMemory(use));
+                              OutOfMemoryHints(watch_ == nullptr));
 }
 
 }  // namespace ddl

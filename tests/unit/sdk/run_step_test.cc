@@ -293,8 +293,8 @@ TEST(RunStep, AtTheFloor_EveryRankEndsWithAClearError) {
     if (rank.rank() == 1) {
       EXPECT_TRUE(IsOutOfMemory(result.status())) << result.status();
       EXPECT_THAT(std::string(result.status().message()),
-                  AllOf(HasSubstr("step 0, a micro-batch of 2: scripted; "),
-                        HasSubstr("--min-micro-batch-size=2"), HasSubstr("that is a shortage"),
+                  AllOf(HasSubstr("step 1, a micro-batch of 2: scripted (3.0 MiB asked"),
+                        HasSubstr("--min-micro-batch-size=2"), HasSubstr("a shortage"),
                         HasSubstr("mixed precision")));
     } else {
       EXPECT_EQ(result.status().code(), absl::StatusCode::kUnavailable) << result.status();

@@ -40,6 +40,12 @@ const std::vector<Known>& AllKnown() {
        &Options::weights_out},
       {"--step-delay-ms", "N", "wait before each step (0), to watch it at work",
        &Options::step_delay_ms, nullptr, 0, kMany},
+      {"--audit-dir", "DIR", "the sample ids of each step, a file a rank", nullptr,
+       &Options::audit_dir},
+      {"--oom-above", "N", "larger micro-batches run out of memory, to see what happens",
+       &Options::oom_above, nullptr, 0, kMany},
+      {"--oom-rank", "RANK", "only on this rank", &Options::oom_rank, nullptr, 0, kMany},
+      {"--oom-at-step", "STEP", "only in this step", &Options::oom_at_step, nullptr, 1, kMany},
   };
   return known;
 }

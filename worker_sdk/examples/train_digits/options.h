@@ -20,6 +20,10 @@ struct Options {
   std::string metrics_out;
   std::string weights_out;
   std::int64_t step_delay_ms = 0;
+  std::string audit_dir;         // empty: no audit
+  std::int64_t oom_above = -1;   // samples that fit a device; -1: any number
+  std::int64_t oom_rank = -1;    // the only rank it holds for; -1: for all
+  std::int64_t oom_at_step = 0;  // the only step, from 1; 0: in all
   bool help = false;
 };
 

@@ -53,6 +53,7 @@ namespace internal {
 class PlanWatch;
 class StepAdvice;
 class StepLog;
+struct PlanRevision;
 }  // namespace internal
 
 // One parameter array and its gradient, of equal length. Not owned.
@@ -135,8 +136,8 @@ class DataParallel {
   // Samples of a micro-step, as RunStep splits them now; 0: as the share says.
   [[nodiscard]] std::int64_t micro_batch_size() const;
 
-  // The number of the next step, for messages: after a resume, say. Every rank
-  // must give the same. REQUIRES: step >= 0.
+  // The number of the next step, for messages: after a resume, say. They count
+  // from 1. Every rank must give the same. REQUIRES: step >= 0.
   void set_next_step(std::int64_t step) { next_step_ = step; }
 
   // Adds a micro-batch to the step's loss and weight. Not called for an empty
@@ -186,6 +187,7 @@ class DataParallel {
   struct Attempt;
   Attempt Try(const StepShare& share, const MicroStep& compute);
   absl::Status PrepareRetry(const Attempt& attempt);
+  void SayRetry(const absl::Status& error, const internal::PlanRevision& revision);
   absl::Status GiveUp(const absl::Status& error, const absl::Status& refused) const;
   [[nodiscard]] std::vector<std::span<const std::int64_t>> Split(const StepShare& share) const;
 
@@ -196,7 +198,8 @@ class DataParallel {
   std::vector<float> flat_;  // the bucket on its way
   double loss_sum_ = 0;      // of this rank, this step
   double weight_ = 0;
-  std::int64_t next_step_ = 0;
+  std::int64_t next_step_ = 1;
+  bool hints_said_ = false;
   std::function<void()> before_retry_;
   std::shared_ptr<internal::PlanWatch> watch_;  // null: created without a context
   bool ranks_are_out_ = false;                  // told which, once

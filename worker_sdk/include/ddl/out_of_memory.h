@@ -61,9 +61,12 @@ enum class MemoryShape : std::uint8_t {
 // reserved and tensors do not use is free, in pieces.
 [[nodiscard]] MemoryShape ShapeOf(const MemoryUse& use);
 
-// What is known, which of the two it is, and what to try, in this order: against
-// fragmentation, mixed precision, a smaller micro-batch. One line, for people.
-[[nodiscard]] std::string ExplainOutOfMemory(const MemoryUse& use);
+// What is known, and which of the two it is, for people; empty: nothing is known.
+[[nodiscard]] std::string ExplainMemoryUse(const MemoryUse& use);
+
+// What to try, in this order: against fragmentation, mixed precision and, where it
+// can be made smaller, the micro-batch. A sentence.
+[[nodiscard]] std::string OutOfMemoryHints(bool micro_batch_can_shrink = true);
 
 }  // namespace ddl
 
