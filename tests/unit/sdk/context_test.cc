@@ -8,9 +8,11 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <stop_token>
 #include <string>
 #include <thread>
 
+#include "ddl/out_of_memory.h"
 #include "tests/unit/sdk/gateway_server.h"
 #include "tests/unit/sdk/world.h"
 #include "worker_sdk/src/environment.h"
@@ -317,6 +319,45 @@ TEST_F(ContextTest, Progress_ReachesTheAgent) {
   const auto context = Context::Create();
   EXPECT_TRUE(context->ReportProgress(17, 100, 1234.5).ok());
   EXPECT_EQ(server.reported_step(), 17);
+}
+
+TEST_F(ContextTest, ReportOfOutOfMemory_ReachesTheAgent) {
+  const GatewayServer server({});
+  Join(server, "0");
+  const auto context = Context::Create();
+  ASSERT_TRUE(context.ok());
+  // Not UTF-8, and longer than the wire takes.
+  const absl::Status error = OutOfMemory({}, std::string(100'000, '\xE4'));
+  EXPECT_TRUE(context->ReportOutOfMemory(error, 8, 17).ok());
+  EXPECT_EQ(server.exiting_reports(), 1);
+  const absl::Status refused = context->ReportOutOfMemory(absl::InternalError("a bug"), 8, 17);
+  EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(TextOf(refused), HasSubstr("a bug"));
+}
+
+TEST_F(ContextTest, WatchOfThePlan_EndsWithARevisionOrWhenItIsGivenUp) {
+  const GatewayServer server({});
+  Join(server, "0");
+  const auto context = Context::Create();
+  ASSERT_TRUE(context.ok());
+  PlanDefaults defaults;
+  defaults.global_batch_size = 32;
+  ASSERT_TRUE(context->AgreePlan(defaults).ok());
+  const auto gateway = internal::ContextAccess::GatewayOf(*context);
+  std::thread other([&] {
+    EXPECT_EQ(gateway->ReportOutOfMemory({32, 5, {}, "scripted", false})->revision, 1);
+  });
+  const auto revision = gateway->WatchPlan(0, std::stop_token());
+  other.join();
+  ASSERT_TRUE(revision.ok()) << revision.status();
+  EXPECT_EQ(revision->revision, 1);
+  EXPECT_EQ(revision->step, 5);
+  EXPECT_EQ(revision->plan.micro_batch_size, 16);
+  EXPECT_EQ(revision->plan.global_batch_size, 32);
+  std::stop_source stop;
+  std::thread giving_up([&] { stop.request_stop(); });
+  EXPECT_EQ(gateway->WatchPlan(1, stop.get_token()).status().code(), absl::StatusCode::kCancelled);
+  giving_up.join();
 }
 
 }  // namespace

@@ -48,6 +48,10 @@ TEST(NcclBackend, WorldOfOneOnADevice_LeavesValuesAsTheyAre) {
   EXPECT_TRUE((*backend)->AllReduceSum(std::span(doubles)).ok());
   EXPECT_TRUE((*backend)->Broadcast(std::as_writable_bytes(std::span(floats)), 0).ok());
   EXPECT_TRUE((*backend)->Barrier().ok());
+  (*backend)->Interrupt();
+  EXPECT_EQ((*backend)->Barrier().code(), absl::StatusCode::kAborted);
+  EXPECT_TRUE((*backend)->Reconnect().ok());
+  EXPECT_TRUE((*backend)->AllReduceSum(std::span(floats)).ok());
   EXPECT_TRUE((*backend)->Close().ok());
   EXPECT_THAT(floats, Each(2.0F));
   EXPECT_THAT(doubles, Each(3.0));

@@ -111,9 +111,9 @@ TEST(ShapeOf, EnoughButNotInOnePiece_IsFragmentation) {
 TEST(ExplainMemoryUse, NumbersAndShape_AreSaid) {
   EXPECT_THAT(ExplainMemoryUse(MemoryUseOf(absl::InternalError(kOldTorch))),
               AllOf(HasSubstr("2.0 GiB asked for"), HasSubstr("35.5 GiB in use"),
-                    HasSubstr("512.0 MiB free"), HasSubstr(": fragmentation")));
+                    HasSubstr("512.0 MiB free"), HasSubstr("that is fragmentation")));
   EXPECT_THAT(ExplainMemoryUse(MemoryUseOf(absl::InternalError(kNewTorch))),
-              HasSubstr(": a shortage"));
+              HasSubstr("that is a shortage"));
   EXPECT_EQ(ExplainMemoryUse({}), "");
 }
 

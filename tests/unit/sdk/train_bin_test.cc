@@ -197,6 +197,33 @@ TEST_F(TrainBinTest, ByHandWithDefaults_ReachesNinetyFivePercent) {
               HasSubstr("global batch 32 = micro 32 x accumulation 1 x world 1"));
 }
 
+TEST_F(TrainBinTest, OutOfMemoryOnOneRankOrAll_TrainsTheSame) {
+  const Run calm = Train(World(4), "calm", {"--epochs=2"});
+  // 8 samples, then 4, then 2: twice in one step.
+  const std::vector<std::string> arguments = {"--epochs=2", "--oom-above=3", "--oom-at-step=50"};
+  ExpectSameTraining(calm, Train(World(4), "all", arguments), 1e-3);
+  std::vector<std::string> one = arguments;
+  one.insert(one.end(), {"--oom-rank=2", "--audit-dir", Path("audit")});
+  ExpectSameTraining(calm, Train(World(4), "one", one), 1e-3);
+  const std::string audit = ReadFile(Path("audit/rank-2.jsonl"));
+  EXPECT_EQ(std::count(audit.begin(), audit.end(), '\n'), 90) << "one line a step, none for tries";
+}
+
+TEST_F(TrainBinTest, OutOfMemoryAtTheFloor_EndsEveryRankWithWords) {
+  const GatewayServer server(World(4));
+  std::vector<Process> processes =
+      StartWorld({"--epochs=2", "--oom-above=0", "--oom-rank=1", "--oom-at-step=3"}, server, 4);
+  for (Process& process : processes) {
+    EXPECT_EQ(process.Wait(), 1) << ReadFile(process.output);
+  }
+  EXPECT_THAT(ReadFile(processes[1].output),
+              ::testing::AllOf(HasSubstr("step 3, a micro-batch of 8: "),
+                               HasSubstr("step 3, a micro-batch of 1: only 0 of 1 samples fit"),
+                               HasSubstr("one sample does not fit the device")));
+  EXPECT_THAT(ReadFile(processes[0].output), HasSubstr("the connection to a peer broke"));
+  EXPECT_EQ(server.exiting_reports(), 1);
+}
+
 // Waits until the metrics file has `lines` whole lines.
 void WaitForLines(const std::string& path, std::ptrdiff_t lines) {
   for (;;) {

@@ -24,8 +24,8 @@ absl::Status DoesNotFit(std::size_t samples, std::size_t fit) {
   use.in_use_bytes = kSampleBytes * static_cast<std::int64_t>(fit);
   use.reserved_bytes = use.in_use_bytes;
   use.total_bytes = use.in_use_bytes;
-  return OutOfMemory(use, std::to_string(samples) + " samples do not fit, " + std::to_string(fit) +
-                              " do (--oom-above)");
+  return OutOfMemory(use, "only " + std::to_string(fit) + " of " + std::to_string(samples) +
+                              " samples fit (--oom-above)");
 }
 
 }  // namespace ddl::digits
