@@ -25,6 +25,7 @@
 #include "agent/base/size_text.h"
 #include "agent/base/status_macros.h"
 #include "agent/base/unique_fd.h"
+#include "launcher/cli/plan_table.h"
 #include "launcher/exit_code.h"
 #include "launcher/log.h"
 #include "launcher/poll_until.h"
@@ -355,13 +356,15 @@ class Tuner {
   }
 
   void Propose() {
-    const plan::Request request = ProposedRequest(config_, *findings_.choice);
+    plan::Request request = ProposedRequest(config_, *findings_.choice);
+    // As ddlaunch plan: a table of refusals helps nobody.
+    request.batch_policy = request.batch_policy.value_or(plan::BatchPolicy::kNearest);
+    std::vector<cli::WorldPlan> worlds;
     for (const std::int64_t world : config_.worlds) {
-      const auto solved = plan::Solve(request, world);
-      log::Info(absl::StrCat(
-          "world ", world, ": ",
-          solved.ok() ? plan::Describe(*solved) : std::string(solved.status().message())));
+      worlds.push_back({world, plan::Solve(request, world)});
     }
+    std::fputs(cli::PlanTable(request, worlds).c_str(), stdout);
+    std::fflush(stdout);
     log::Info(absl::StrCat("go on with: ddlaunch --config=", PathOf("tune.yaml"),
                            " --nproc-per-node=N ", config_.program.front(), " ..."));
   }

@@ -73,8 +73,9 @@ class Tune(harness.E2eTest):
                           (40, "fits")])
         self.assertEqual(self.yaml(), ["max-micro-batch-size: 40", "global-batch-size: 256",
                                        "base-lr: 0.1"])
-        self.assertIn("global batch 256 = micro 32 x accumulation 8 x world 1", job.stderr)
-        self.assertIn("global batch 256 = micro 32 x accumulation 1 x world 8", job.stderr)
+        rows = [line.split() for line in job.stdout.splitlines()]
+        self.assertIn(["1", "32", "8", "256", "0.1"], [row[:5] for row in rows], job.stdout)
+        self.assertIn(["8", "32", "1", "256", "0.1"], [row[:5] for row in rows], job.stdout)
 
     def test_knee_below_memory_is_chosen(self):
         job = self.tune(STEPS, "--fixed=7")
@@ -111,7 +112,8 @@ class Tune(harness.E2eTest):
         self.assertEqual(job.returncode, 0, job.stderr)
         self.assertEqual(self.outcomes(), [(1, "fits"), (2, "fits")])
         self.assertIn("micro-batch-size=3 is not used", job.stderr)
-        self.assertIn("world 4: global batch 8", job.stderr)
+        self.assertIn(["4", "2", "1", "8", "0.5"],
+                      [line.split()[:5] for line in job.stdout.splitlines()], job.stdout)
 
     # ---- how it can end ---------------------------------------------------------------
 

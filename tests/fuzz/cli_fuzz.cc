@@ -184,12 +184,16 @@ void TryCommandLine(FuzzedDataProvider& data) {
   for (std::size_t i = 0; i < words; ++i) {
     AppendWords(data, args);
   }
-  switch (data.ConsumeIntegralInRange(0, 3)) {
+  switch (data.ConsumeIntegralInRange(0, 4)) {
     case 0:
       args.insert(args.begin(), "coordinator");
       break;
     case 1:
       args.insert(args.begin(), "plan");
+      break;
+    case 2:
+      args.insert(args.begin(), "tune");
+      args.emplace_back("/bin/true");
       break;
     default:
       args.emplace_back("/bin/true");
@@ -202,6 +206,12 @@ void TryCommandLine(FuzzedDataProvider& data) {
     CheckConfig(launch->config, args);
   } else if (const auto* const print = std::get_if<PrintAndExit>(&*result)) {
     Require(!print->text.empty(), "what is printed says something", args);
+  } else if (const auto* const tune = std::get_if<TuneCommand>(&*result)) {
+    Require(tune->config.first_micro_batch_size >= 1 &&
+                tune->config.first_micro_batch_size <= tune->config.max_micro_batch_size,
+            "the search has a range", args);
+    Require(!tune->config.worlds.empty() && !tune->config.program.empty(),
+            "there are worlds and a program", args);
   } else if (const auto* const coordinator = std::get_if<CoordinatorCommand>(&*result)) {
     CheckHeartbeats(coordinator->config.heartbeat_interval, coordinator->config.heartbeat_timeout,
                     args);
