@@ -77,6 +77,13 @@ class Tune(harness.E2eTest):
         self.assertIn(["1", "32", "8", "256", "0.1"], [row[:5] for row in rows], job.stdout)
         self.assertIn(["8", "32", "1", "256", "0.1"], [row[:5] for row in rows], job.stdout)
 
+    def test_sdk_program_out_of_memory_is_final_in_a_trial(self):
+        job = self.tune("--min-micro-batch-size=4", harness.TRAIN_BIN, "--epochs=100000",
+                        "--oom-above=8")
+        self.assertEqual(job.returncode, 0, job.stderr)
+        self.assertEqual(self.outcomes()[:3], [(4, "fits"), (8, "fits"), (16, "out of memory")])
+        self.assertLessEqual(int(self.yaml()[0].split()[1]), 8)
+
     def test_knee_below_memory_is_chosen(self):
         job = self.tune(STEPS, "--fixed=7")
         self.assertEqual(job.returncode, 0, job.stderr)
