@@ -2,6 +2,7 @@
 #include "agent/plan/divisors.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstdint>
 #include <numeric>
@@ -18,11 +19,37 @@ std::int64_t Root(std::int64_t n) {
   return static_cast<std::int64_t>(std::sqrt(static_cast<double>(n)));
 }
 
+// n is odd, above 61 and at most 2^32: the strong test to the bases 2, 7 and 61 is a
+// proof below 4,759,123,141 (G. Jaeschke 1993, "On Strong Pseudoprimes to Several
+// Bases").
+bool IsPrime(std::uint64_t n) {
+  const int twos = std::countr_zero(n - 1);
+  for (const std::uint64_t base : {2U, 7U, 61U}) {
+    std::uint64_t power = 1;  // base^((n - 1) / 2^twos)
+    std::uint64_t square = base;
+    for (std::uint64_t left = (n - 1) >> static_cast<unsigned>(twos); left > 0; left /= 2) {
+      power = left % 2 == 1 ? power * square % n : power;
+      square = square * square % n;
+    }
+    for (int i = 1; i < twos && power != 1 && power != n - 1; ++i) {
+      power = power * power % n;
+      if (power == 1) {
+        return false;
+      }
+    }
+    if (power != 1 && power != n - 1) {
+      return false;
+    }
+  }
+  return true;
+}
+
 // A prime factor of `n`, which is odd, has no factor up to its cube root B and is no
-// prime; `n` itself when it is a prime. Lehman's theorem, as in H. Cohen, "A Course in
-// Computational Algebraic Number Theory", algorithm 8.2.1: for some k up to B there is an
-// a with 4 k n <= a^2 <= 4 k n + B^2, odd for an even k and else k + n modulo 4, for
-// which a^2 - 4 k n is a square b^2; the common divisor of a + b and n is a factor.
+// prime; `n` itself when it is a prime after all. Lehman's theorem, as in H. Cohen, "A
+// Course in Computational Algebraic Number Theory", algorithm 8.2.1: for some k up to B
+// there is an a with 4 k n <= a^2 <= 4 k n + B^2, odd for an even k and else k + n
+// modulo 4, for which a^2 - 4 k n is a square b^2; the common divisor of a + b and n is
+// a factor.
 std::int64_t FactorByLehman(std::int64_t n) {
   const auto bound = static_cast<std::int64_t>(std::cbrt(static_cast<double>(n))) + 1;
   for (std::int64_t k = 1; k <= bound; ++k) {
@@ -69,7 +96,8 @@ Divisors::Divisors(std::int64_t number) : number_(number) {
     divide_out(d + 2);
   }
   if (rest > 1) {
-    const std::int64_t factor = FactorByLehman(rest);
+    constexpr std::uint32_t kSmall = 61;
+    const std::int64_t factor = rest > kSmall && IsPrime(rest) ? rest : FactorByLehman(rest);
     Add(factor);
     if (factor != rest) {
       Add(rest / factor);

@@ -9,8 +9,8 @@
 namespace ddl::plan {
 
 // All divisors of one number of 1..kMaxShare, by its prime factors. These are found
-// by trial division up to the cube root (1625 at most), and Lehman's method for the
-// rest, which then has two prime factors at most: no more than the cube root of
+// by trial division up to the cube root (1625 at most); the rest has two at most, and
+// is split, unless it is a prime, by Lehman's method in no more than the cube root of
 // steps again (R. S. Lehman 1974, "Factoring Large Integers"). A few microseconds.
 class Divisors {
  public:

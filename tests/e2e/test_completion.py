@@ -48,7 +48,7 @@ bindkey '^Xk' kill-whole-line
 def flags_in_help(*command):
     text = subprocess.run([DDLAUNCH, *command, "--help"], stdout=subprocess.PIPE, text=True,
                           check=True).stdout
-    return set(re.findall(r"^(?:     |  -\w,) (--[a-z-]+)", text, re.MULTILINE))
+    return set(re.findall(r"^(?:     |  -\w,) (--[a-z0-9-]+)", text, re.MULTILINE))
 
 
 class Shell:
