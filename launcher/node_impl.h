@@ -27,6 +27,7 @@
 #include "launcher/master_store.h"
 #include "launcher/net/meeting_place.h"
 #include "launcher/net/port_reservation.h"
+#include "launcher/plan_lines.h"
 #include "launcher/process/supervisor.h"
 #include "launcher/signals.h"
 #include "launcher/worker/worker_group.h"
@@ -89,7 +90,7 @@ class Node {
   void On(const core::RoundStop& message);
   void On(const core::KeyValue& message) { gateway_->OnMessage(message); }
   void On(const core::BarrierDone& message) { gateway_->OnMessage(message); }
-  void On(const core::PlanReply& message) { gateway_->OnMessage(message); }
+  void On(const core::PlanReply& message);
   void On(const core::PlanChanged& message);
   void On(const core::JobDone& message);
   void On(const core::Message& message) {
@@ -110,6 +111,8 @@ class Node {
   void TellOfEnd() const;
   void RemindOfWaiting(Instant now);
   void SayChange(const core::RoundStart& message) const;
+  // One node speaks for all.
+  void SayPlan(const std::vector<PlanLine>& lines) const;
   [[nodiscard]] bool done() const;
   void FlushConsole();
   // For whoever started this ddlaunch and wants to know.
@@ -135,7 +138,9 @@ class Node {
   std::int64_t round_ = 0;
   std::optional<Waiting> waiting_;
   std::int32_t world_size_ = 0;  // of round_
-  bool parked_ = false;          // a spare
+  std::int32_t node_rank_ = 0;   // in it
+  PlanLines plan_lines_;
+  bool parked_ = false;  // a spare
   bool said_whose_heartbeats_ = false;
   bool said_what_is_kept_ = false;
   bool group_was_running_ = false;

@@ -75,10 +75,8 @@ void Node::On(const core::RoundStart& message) {
                           ", ranks ", info.first_rank, " to ", info.first_rank + info.nproc - 1,
                           " of ", info.world_size, ", master ", info.master_addr, ":",
                           info.master_port));
-  if (info.plan.has_value() && info.node_rank == 0) {
-    log::Info(
-        absl::StrCat("plan: ", plan::Describe(*info.plan), " [", plan::Hash(*info.plan), "]"));
-  }
+  node_rank_ = message.node_rank;
+  SayPlan(plan_lines_.OnStart(message));
   TellOfStart(info);
   group_was_running_ = true;
   if (const absl::Status status = StartWorkers(info); !status.ok()) {
@@ -238,10 +236,23 @@ void Node::On(const core::RoundStop& message) {
 }
 
 void Node::On(const core::PlanChanged& message) {
-  if (message.round == round_ && state_ == State::kRunning && message.plan.has_value()) {
-    log::Warn(message.text);
-  }
+  SayPlan(plan_lines_.OnChanged(message));
   gateway_->OnMessage(message);
+}
+
+void Node::On(const core::PlanReply& message) {
+  SayPlan(plan_lines_.OnAgreed(message));
+  gateway_->OnMessage(message);
+}
+
+void Node::SayPlan(const std::vector<PlanLine>& lines) const {
+  for (const PlanLine& line : lines) {
+    if (node_rank_ != 0) {
+      log::Debug(line.text);
+    } else {
+      line.is_loud ? log::Warn(line.text) : log::Info(line.text);
+    }
+  }
 }
 
 void Node::On(const core::JobDone& message) {

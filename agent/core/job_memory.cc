@@ -83,7 +83,9 @@ void Job::RevisePlan(Turn& turn, const Member& member, const OutOfMemory& report
                               "; from that step on: ", plan::Changes(*before->plan, *now.plan));
   Say(turn, Reason::kOutOfMemory, changed.text);
   for (const Member& other : round_->members) {
-    Tell(turn, other.agent, changed);
+    if (agents_.contains(other.agent.incarnation)) {  // some may have finished and left
+      Tell(turn, other.agent, changed);
+    }
   }
   round_->revision = std::move(changed);
 }

@@ -69,6 +69,9 @@ void Job::NoteFurtherFailure(Turn& turn, const AgentRef& from, WorkerFailure fai
     stopping.message.text = DescribeAndWhatFollows(failure);  // the user stopped it meanwhile
   } else {
     Verdict verdict = Judge(failure);
+    if (verdict.reason == Reason::kOutOfMemory) {
+      Say(turn, verdict.reason, verdict.text);
+    }
     stopping.message.reason = verdict.reason;
     stopping.message.text = std::move(verdict.text);
     stopping.result = verdict.result.has_value() ? std::move(verdict.result) : stopping.user_stop;

@@ -87,13 +87,13 @@ void Job::On(Turn& turn, const PlanProposed& proposed) {
   }
   const auto answer = plan_.Propose(member->host, proposed.request);
   if (answer.ok()) {
-    Tell(turn, proposed.agent, PlanReply{proposed.round, *answer, ""});
+    Tell(turn, proposed.agent, PlanReply{proposed.round, *answer, "", plan_.InForce()->request});
     return;
   }
   const bool differs = answer.status().code() == absl::StatusCode::kFailedPrecondition;
   const std::string text(answer.status().message());
   Say(turn, differs ? Reason::kPlanDiffers : Reason::kPlanImpossible, text);
-  Tell(turn, proposed.agent, PlanReply{proposed.round, std::nullopt, text});
+  Tell(turn, proposed.agent, PlanReply{proposed.round, std::nullopt, text, {}});
 }
 
 }  // namespace ddl::core

@@ -262,6 +262,7 @@ struct PlanReply {
   std::int64_t round = 0;
   std::optional<plan::Plan> plan;
   std::string error;
+  plan::Request plan_request;  // what was asked for; with a plan
 };
 // From optimizer step `step` on, which is done again, this plan holds. The answer
 // to OutOfMemory: to all members; an error to the one that asked.

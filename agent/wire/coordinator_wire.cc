@@ -107,6 +107,7 @@ struct ToCoordinatorMessage {
     reply.set_error(message.error);
     if (message.plan.has_value()) {
       *reply.mutable_plan() = ToWire(*message.plan);
+      *reply.mutable_plan_request() = ToWire(message.plan_request);
     }
   }
   void operator()(const core::PlanChanged& message) const {
@@ -228,6 +229,7 @@ absl::StatusOr<core::Message> PlanReplyFromWire(const ddlaunch::v1::PlanReply& r
   out.error = reply.error();
   if (reply.has_plan()) {
     DDL_ASSIGN_OR_RETURN(out.plan, CheckedPlan(reply.plan()));
+    out.plan_request = FromWire(reply.plan_request());
   }
   return out;
 }

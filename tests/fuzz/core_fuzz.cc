@@ -269,9 +269,14 @@ plan::Request Play::AnyPlan() {
   maybe(request.global_batch_size);
   maybe(request.micro_batch_size);
   maybe(request.max_micro_batch_size);
+  maybe(request.min_micro_batch_size);
   maybe(request.grad_accum_steps);
   maybe(request.base_batch_size);
   maybe(request.warmup_steps);
+  if (data_.ConsumeBool()) {
+    request.batch_policy = Pick(std::array{plan::BatchPolicy::kFail, plan::BatchPolicy::kNearest,
+                                           plan::BatchPolicy::kExact});
+  }
   if (data_.ConsumeBool()) {
     using Limits = std::numeric_limits<double>;
     request.base_lr =
@@ -340,6 +345,9 @@ AgentConnected Play::AnyHello() {
       hello.last_round = data_.ConsumeBool() ? AnyNumber<std::int64_t>()
                                              : data_.ConsumeIntegralInRange<std::int64_t>(1, 9);
       hello.restart_count = data_.ConsumeBool() ? AnyNumber<std::int32_t>() : 1;
+      hello.learned_max_micro_batch_size = data_.ConsumeBool()
+                                               ? AnyNumber<std::int64_t>()
+                                               : data_.ConsumeIntegralInRange<std::int64_t>(0, 8);
       break;
     case 10:
       hello.worker_ports.assign(data_.ConsumeIntegralInRange<std::size_t>(0, 3),
@@ -359,6 +367,7 @@ WorkerFailure Play::AnyFailure() {
   failure.exit_code = AnyNumber<std::int32_t>();
   failure.term_signal = AnyNumber<std::int32_t>();
   failure.blames_peer = data_.ConsumeBool();
+  failure.out_of_memory = data_.ConsumeBool();
   failure.host = Seldom() ? AnyText() : "";
   failure.error_text = Seldom() ? AnyText() : "";
   return failure;
@@ -381,6 +390,13 @@ Event Play::WordOfRound(int kind) {
       return BarrierReached{agent, round, name()};
     case 5:
       return PlanProposed{agent, round, AnyPlan()};
+    case 6: {
+      const auto rank =
+          Seldom() ? AnyNumber<std::int32_t>() : data_.ConsumeIntegralInRange<std::int32_t>(0, 5);
+      const auto micro =
+          Seldom() ? AnyNumber<std::int64_t>() : data_.ConsumeIntegralInRange<std::int64_t>(1, 12);
+      return OutOfMemory{agent, round, rank, micro, AnyNumber<std::int64_t>(), ""};
+    }
     default:
       return RoundStopped{agent, round};
   }
@@ -437,7 +453,7 @@ Event Play::NextEvent() {
     case kWord:
       break;
   }
-  constexpr int kMaxKind = 9;  // most often a stop: without them no round ends
+  constexpr int kMaxKind = 10;  // most often a stop: without them no round ends
   return WordOfRound(data_.ConsumeIntegralInRange(0, kMaxKind));
 }
 

@@ -52,6 +52,9 @@ plan::Request ParsePlan(const std::map<std::string, std::string>& values) {
   if (values.contains("batch")) {
     request.global_batch_size = Number(values, "batch", 0);
   }
+  if (values.contains("floor")) {
+    request.min_micro_batch_size = Number(values, "floor", 0);
+  }
   return request;
 }
 
@@ -127,6 +130,7 @@ bool Transcript::RunOnRound(const Command& command) {
     failure.exit_code = Number32(values, "exit", 0);
     failure.term_signal = Number32(values, "signal", 0);
     failure.blames_peer = values.contains("blames");
+    failure.out_of_memory = values.contains("memory");
     Give(WorkerFailed{agent, round, failure, ParseSeconds(Text(values, "age", "0s"))});
   } else if (command.verb == "succeeded") {
     Give(WorkersSucceeded{agent, round});
@@ -138,6 +142,9 @@ bool Transcript::RunOnRound(const Command& command) {
     Give(KeyWanted{agent, round, key});
   } else if (command.verb == "barrier") {
     Give(BarrierReached{agent, round, Text(values, "name", "")});
+  } else if (command.verb == "memory") {
+    Give(OutOfMemory{agent, round, Number32(values, "rank", 0), Number(values, "micro", 0),
+                     Number(values, "step", 0), Text(values, "text", "")});
   } else if (command.verb == "propose") {
     Give(PlanProposed{agent, round, ParsePlan(values)});
   } else {
@@ -163,6 +170,7 @@ AgentConnected Transcript::MakeHello(const Command& command) const {
   hello.plan = ParsePlan(values);
   hello.last_round = Number(values, "round", 0);
   hello.restart_count = Number32(values, "count", 0);
+  hello.learned_max_micro_batch_size = Number(values, "learned", 0);
   if (const std::int32_t first = Number32(values, "workerport", 0); first != 0) {
     for (std::int32_t i = 0; i < hello.nproc; ++i) {
       hello.worker_ports.push_back(static_cast<std::uint32_t>(first + i));

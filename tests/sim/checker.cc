@@ -317,6 +317,7 @@ void Checker::NoteFailure(const Step& step, const WorkerFailed& failed) {
   }
   job.cause = failed.failure;
   job.caused_at = at;
+  NoteMemoryFailure(job);
 }
 
 void Checker::NoteStop(const Step& step, const StopRequested& stop, Agent& agent) {

@@ -75,6 +75,16 @@ class Checker {
     // The round's root cause so far, and when it happened.
     std::optional<core::WorkerFailure> cause;
     Instant caused_at;
+    // What the round's ranks go by, and what it was solved from.
+    std::optional<plan::Plan> in_force;
+    plan::Request in_force_request;
+    std::int32_t revision = 0;
+    // Whether lack of memory is why the round stops, and a smaller micro-batch is left.
+    bool stops_for_memory = false;
+    bool learnt = false;  // in this round
+    int num_memory_stops = 0;
+    // No plan may have a larger micro-batch again.
+    std::optional<std::int64_t> cap;
     std::optional<core::RoundStop> stop;
     Instant stop_at;
     std::optional<core::JobDone> result;
@@ -128,6 +138,14 @@ class Checker {
   void CheckSpare(NodeId to, Job& job, const core::Spare& spare);
   void CheckResult(const Step& step, Job& job, const core::JobDone& done);
   void CheckJoinTimeout(const Step& step, Job& job);
+
+  // ---- checker_plan.cc: the plan, and out of memory
+  void CheckPlanReply(NodeId to, Job& job, const core::PlanReply& reply);
+  void CheckPlanChanged(const Step& step, NodeId to, Job& job, const core::PlanChanged& changed);
+  void CheckRevision(const Step& step, Job& job, const core::PlanChanged& changed);
+  void NotePlanOfRound(Job& job, const core::RoundStart& start);
+  void CheckCap(const Job& job, const plan::Plan& plan);
+  void NoteMemoryFailure(Job& job);
 
   // ---- checker_rounds.cc: a new round
   void CheckFormed(const Step& step, Job& job, const core::Persist& persist);

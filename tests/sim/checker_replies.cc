@@ -58,6 +58,8 @@ void Checker::CheckReply(const Step& step, const core::Reply& reply) {
   } else if (const auto* const spare = std::get_if<core::Spare>(&reply.message)) {
     CheckSpare(to, job, *spare);
     agent->spare = true;
+  } else if (const auto* const changed = std::get_if<core::PlanChanged>(&reply.message)) {
+    CheckPlanChanged(step, to, job, *changed);
   } else {
     CheckWords(to, job, reply.message);
   }
@@ -95,8 +97,13 @@ void Checker::CheckRoundStop(const Step& step, NodeId to, Job& job, const core::
   if (job.stop.has_value()) {
     // A failure may turn out to have come of a lost member: who comes back then
     // hears of that.
-    const bool forgiven = job.stop->reason == core::Reason::kWorkerFailed &&
-                          stop.reason == core::Reason::kNodeLost && OneIsGone(job);
+    const auto is_failure = [](core::Reason reason) {
+      return reason == core::Reason::kWorkerFailed || reason == core::Reason::kOutOfMemory;
+    };
+    const bool forgiven =
+        is_failure(job.stop->reason) && stop.reason == core::Reason::kNodeLost && OneIsGone(job);
+    const bool same_reason = job.stop->reason == stop.reason ||
+                             (is_failure(job.stop->reason) && is_failure(stop.reason));
     // The cause may have turned out to be another since the first heard of it.
     const auto is_cause = [&job](const core::WorkerFailure& failure) {
       return job.cause.has_value() && job.cause->rank == failure.rank &&
@@ -104,7 +111,7 @@ void Checker::CheckRoundStop(const Step& step, NodeId to, Job& job, const core::
     };
     const bool same_cause = job.stop->root_cause.has_value() == stop.root_cause.has_value() &&
                             (!stop.root_cause.has_value() || is_cause(*stop.root_cause));
-    if (!forgiven && (job.stop->reason != stop.reason || !same_cause)) {
+    if (!forgiven && (!same_reason || !same_cause)) {
       Fail("two members heard of different causes of one stop");
     }
     return;
@@ -119,6 +126,11 @@ void Checker::CheckRoundStop(const Step& step, NodeId to, Job& job, const core::
         static_cast<std::int32_t>(job.members.size()) >= job.terms.max_nodes) {
       Fail("a round ends for a late node without need, or without room");
     }
+  }
+  if ((stop.reason == Reason::kOutOfMemory) !=
+          (job.stops_for_memory && stop.root_cause.has_value()) ||
+      (stop.reason == Reason::kOutOfMemory && !stop.will_restart)) {
+    Fail("a smaller micro-batch was left to try, and no restart for it; or the other way round");
   }
   if (stop.reason == Reason::kWorkerFailed &&
       stop.will_restart != (job.restart_count < job.terms.max_restarts)) {
@@ -150,10 +162,7 @@ void Checker::CheckWords(NodeId to, Job& job, const core::Message& message) {
       Fail(absl::StrCat(Name(to), " passed barrier ", barrier->name, " before every member came"));
     }
   } else if (const auto* const plan = std::get_if<core::PlanReply>(&message)) {
-    if (job.plan.has_value() && !(job.plan->plan == plan->plan)) {
-      Fail(absl::StrCat(Name(to), " got another plan than its peers"));
-    }
-    job.plan = *plan;
+    CheckPlanReply(to, job, *plan);
   }
 }
 
@@ -178,6 +187,9 @@ void Checker::CheckResult(const Step& step, Job& job, const core::JobDone& done)
       return;
     case Reason::kWorkerFailed:
     case Reason::kRestartsExhausted:
+      if (job.stops_for_memory) {
+        Fail("the job ended by lack of memory, but a smaller micro-batch was left to try");
+      }
       if (!job.cause.has_value() || done.exit_code != job.cause->exit_code) {
         Fail("the exit code is not that of the round's root cause");
       }

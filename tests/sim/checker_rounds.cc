@@ -194,8 +194,9 @@ bool Checker::OneIsGone(const Job& job) {
 
 void Checker::CheckAgreement(const Step& step, const Starts& starts) {
   const core::RoundStart& first = starts.front().second;
-  const bool charged =
-      step.job.stop.has_value() && step.job.stop->reason == core::Reason::kWorkerFailed;
+  const bool charged = step.job.stop.has_value() && !step.job.stops_for_memory &&
+                       (step.job.stop->reason == core::Reason::kWorkerFailed ||
+                        step.job.stop->reason == core::Reason::kOutOfMemory);
   // A failure costs nothing if a member turned out to be lost, and a job whose
   // members are all gone may begin anew.
   const bool all_are_gone =
@@ -206,6 +207,9 @@ void Checker::CheckAgreement(const Step& step, const Starts& starts) {
   const bool forgiven =
       charged && OneIsGone(step.job) && first.restart_count == step.job.restart_count;
   const bool anew = all_are_gone && first.restart_count == 0;
+  if (all_are_gone) {
+    step.job.cap.reset();
+  }
   if ((first.restart_count != expected && !forgiven && !anew) ||
       first.restart_count > first.max_restarts) {
     Fail("the restart count is not that of the failures so far");
@@ -237,6 +241,7 @@ void Checker::BeginRound(const Step& step, const Starts& starts) {
   job.plan.reset();
   job.cause.reset();
   job.stop.reset();
+  NotePlanOfRound(job, starts.front().second);
   for (const NodeId node : job.agents) {
     At(node).held.reset();
   }

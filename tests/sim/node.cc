@@ -307,6 +307,9 @@ void Node::On(const core::Welcome& /*welcome*/) {
   if (group_.alive && group_.phase == Phase::kStarting && state_ == State::kRunning) {
     SayWords();
   }
+  if (memory_report_.has_value()) {
+    Send(*memory_report_);
+  }
 }
 
 void Node::On(const core::RoundStart& start) {
@@ -319,6 +322,10 @@ void Node::On(const core::RoundStart& start) {
   }
   round_ = start.round;
   node_rank_ = start.node_rank;
+  first_rank_ = start.first_rank;
+  micro_ = start.plan.has_value() ? start.plan->micro_batch_size : 0;
+  memory_report_.reset();
+  out_of_memory_ = false;
   parked_ = false;
   state_ = State::kRunning;
   failed_ = false;
@@ -335,6 +342,9 @@ void Node::On(const core::RoundStop& stop) {
   }
   round_ = stop.round;
   state_ = State::kStopping;
+  if (stop.reason == core::Reason::kOutOfMemory) {
+    world_.Count(Tally::kMemoryRestart);
+  }
   if (group_.alive) {
     StopWorkers();
   } else {
@@ -411,6 +421,10 @@ void Node::SayWords() {
 
 void Node::RunWorkers() {
   group_.phase = Phase::kRunning;
+  if (world_.scenario().memory_is_reported && LacksMemory() && world_.dice().Chance(70)) {
+    ReportOutOfMemory();
+    return;
+  }
   const auto longest =
       std::chrono::duration_cast<std::chrono::milliseconds>(world_.scenario().longest_run);
   world_.At(world_.now() + world_.dice().Ms(50, longest.count()), What::kWorkers, where_.id,
@@ -474,8 +488,13 @@ void Node::OnWorkers(std::uint64_t what) {
   if (by_themselves && (group_.phase != Phase::kRunning || group_.stopping)) {
     return;
   }
-  if (by_themselves && world_.faulty() &&
-      world_.dice().Chance(world_.scenario().worker_fails_percent)) {
+  if (by_themselves && memory_report_.has_value()) {
+    return;  // it waits, and begins again
+  }
+  out_of_memory_ = by_themselves && !world_.scenario().memory_is_reported && LacksMemory();
+  if (by_themselves &&
+      (out_of_memory_ ||
+       (world_.faulty() && world_.dice().Chance(world_.scenario().worker_fails_percent)))) {
     world_.Count(Tally::kWorkerFailed);
     group_.phase = Phase::kFailed;
     failed_ = true;
@@ -500,7 +519,8 @@ void Node::NoticeFailure() {
     core::WorkerFailure failure;
     failure.rank = node_rank_;
     failure.exit_code = 1 + static_cast<std::int32_t>(where_.id % 250);
-    failure.blames_peer = world_.dice().Chance(50);
+    failure.out_of_memory = out_of_memory_;
+    failure.blames_peer = !out_of_memory_ && world_.dice().Chance(50);
     // What was written to a file lies back longer than what is known by the exit.
     const Duration age = world_.dice().Chance(50) ? Duration::zero() : world_.dice().Ms(0, 3'000);
     Report(core::WorkerFailed{ref_, round_, failure, age});

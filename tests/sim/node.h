@@ -95,12 +95,17 @@ class Node {
   void On(const core::Spare& spare);
   void On(const core::KeyValue& key);
   void On(const core::BarrierDone& barrier);
+  void On(const core::PlanReply& reply);
+  void On(const core::PlanChanged& changed);
   template <typename Other>
   void On(const Other& /*other*/) {}
 
   void StartWorkers(const core::RoundStart& start);
   void SayWords();
   void RunWorkers();
+  // node_memory.cc. The plan's micro-batch is too large for this node's devices.
+  [[nodiscard]] bool LacksMemory() const;
+  void ReportOutOfMemory();
   void StopWorkers();
   void KillWorkers();
   void WorkersWillBeGone(Duration after);
@@ -138,6 +143,10 @@ class Node {
   State state_ = State::kJoining;
   std::int64_t round_ = 0;
   std::int32_t node_rank_ = 0;
+  std::int32_t first_rank_ = 0;
+  std::int64_t micro_ = 0;                          // of this round's plan; 0: none
+  std::optional<core::OutOfMemory> memory_report_;  // not answered yet
+  bool out_of_memory_ = false;                      // its workers ended for that
   std::optional<core::Event> outcome_;
   bool failed_ = false;
   bool parked_ = false;

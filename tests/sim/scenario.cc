@@ -62,7 +62,18 @@ Scenario DrawScenario(Dice& dice) {
       scenario.plan.batch_policy = plan::BatchPolicy::kFail;
     }
   }
+  if (dice.Chance(50)) {
+    scenario.plan.batch_policy =
+        dice.Chance(50) ? plan::BatchPolicy::kFail : plan::BatchPolicy::kNearest;
+  }
   scenario.with_words = dice.Chance(40);
+  if (dice.Chance(50)) {
+    scenario.fitting_micro = dice.Int(1, 4);
+    scenario.memory_is_reported = dice.Chance(50);
+    if (dice.Chance(30)) {
+      scenario.plan.min_micro_batch_size = dice.Int(1, 3);
+    }
+  }
   DrawFaults(dice, scenario);
   scenario.worker_fails_percent = dice.Chance(60) ? dice.Int(0, 30) : 0;
   scenario.unkillable_percent = dice.Chance(10) ? 20 : 0;

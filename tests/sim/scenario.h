@@ -45,6 +45,10 @@ struct Scenario {
   Duration fault_every{};  // mean time between faults; zero: none
   FaultWeights faults;
   int worker_fails_percent = 0;
+  // A larger micro-batch does not fit a device; 0: any does. Workers report that and
+  // wait for a smaller one, or end.
+  std::int64_t fitting_micro = 0;
+  bool memory_is_reported = false;
   int unkillable_percent = 0;  // nodes whose workers do not die in time
   Duration longest_run{};      // of a round's workers
   std::int64_t drift_ppm = 0;  // clocks are that much too fast or slow, at most

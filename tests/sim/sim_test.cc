@@ -121,6 +121,8 @@ void ExpectEverythingWasReached(const Outcome& outcome) {
                                  "rejected: stop_timeout",
                                  "rejected: terms_differ",
                                  "rejected: node_rank_taken",
+                                 "reports of no memory",
+                                 "restarts for memory",
                                  "spares",
                                  "leases passed",
                                  "lost the coordinator",

@@ -39,6 +39,8 @@ std::map<std::string, std::uint64_t> Tallies::ByName() const {
       "lost the coordinator",
       "spares",
       "worker failures",
+      "reports of no memory",
+      "restarts for memory",
       "leases passed",
       "round starts",
       "excused: unkillable",

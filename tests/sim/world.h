@@ -32,6 +32,8 @@ enum class Tally : std::uint8_t {
   kLost,      // a node lost the coordinator
   kSpare,
   kWorkerFailed,
+  kOutOfMemory,
+  kMemoryRestart,
   kLeasePassed,
   kRoundStart,
   kExcusedUnkillable,  // see Census

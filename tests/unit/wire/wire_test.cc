@@ -252,8 +252,9 @@ TEST(Messages, RoundTrip_KeepsEveryField) {
   EXPECT_EQ(
       std::get<core::Rejected>(Told(core::Rejected{core::Reason::kJobFull, "f"}).value()).text,
       "f");
-  EXPECT_EQ(std::get<core::PlanReply>(Told(core::PlanReply{1, std::nullopt, "e"}).value()).error,
-            "e");
+  EXPECT_EQ(
+      std::get<core::PlanReply>(Told(core::PlanReply{1, std::nullopt, "e", {}}).value()).error,
+      "e");
 }
 
 TEST(Messages, PlanChanged_KeepsEveryField) {

@@ -1,0 +1,96 @@
+// What a node says of the plan.
+#include "launcher/plan_lines.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace ddl {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+using ::testing::StartsWith;
+
+core::RoundStart Start(std::int64_t round, std::int64_t world, std::int64_t micro) {
+  core::RoundStart start;
+  start.round = round;
+  start.plan_request.global_batch_size = 48;
+  start.plan_request.max_micro_batch_size = micro;
+  start.plan = plan::Solve(start.plan_request, world).value();
+  return start;
+}
+
+std::vector<std::string> Texts(const std::vector<PlanLine>& lines) {
+  std::vector<std::string> texts;
+  for (const PlanLine& line : lines) {
+    texts.push_back((line.is_loud ? "! " : "") + line.text);
+  }
+  return texts;
+}
+
+TEST(PlanLines, FirstRound_SaysThePlan) {
+  PlanLines lines;
+  EXPECT_THAT(
+      Texts(lines.OnStart(Start(1, 4, 4))),
+      ElementsAre(StartsWith("plan: global batch 48 = micro 4 x accumulation 3 x world 4")));
+}
+
+TEST(PlanLines, WorldChanges_SaysWhatMovedAndWhatWasHeld) {
+  PlanLines lines;
+  lines.OnStart(Start(1, 4, 4));
+  EXPECT_THAT(Texts(lines.OnStart(Start(2, 3, 4))),
+              ElementsAre(StartsWith("plan: global batch 48 = micro 4 x accumulation 4 x world 3"),
+                          "plan: since the last round: world 4 -> 3 and accumulation 3 -> 4; "
+                          "global batch 48 and micro-batch 4 held"));
+  EXPECT_THAT(lines.OnStart(Start(3, 3, 4)), SizeIs(1)) << "a restart: nothing moved";
+}
+
+TEST(PlanLines, ActualGlobalBatchIsAnother_IsLoud) {
+  PlanLines lines;
+  core::RoundStart start = Start(1, 3, 4);
+  start.plan_request.global_batch_size = 50;
+  const auto said = Texts(lines.OnStart(start));
+  ASSERT_THAT(said, SizeIs(2));
+  EXPECT_THAT(said[1], StartsWith("! global batch 50 cannot be shared evenly by 3 ranks: 48"));
+}
+
+TEST(PlanLines, ProgramsPlan_IsSaidOnceAndComparedWithItsOwnKind) {
+  PlanLines lines;
+  core::RoundStart start;
+  start.round = 1;
+  EXPECT_THAT(lines.OnStart(start), IsEmpty());
+  core::PlanReply reply{1, Start(1, 4, 4).plan, "", {}};
+  EXPECT_THAT(Texts(lines.OnAgreed(reply)), ElementsAre(HasSubstr("world 4")));
+  EXPECT_THAT(lines.OnAgreed(reply), IsEmpty()) << "asked again after a reconnect";
+  start.round = 2;
+  lines.OnStart(start);
+  EXPECT_THAT(lines.OnAgreed(reply), IsEmpty()) << "of the round before";
+  reply = {2, Start(2, 2, 4).plan, "", {}};
+  EXPECT_THAT(Texts(lines.OnAgreed(reply)),
+              ElementsAre(HasSubstr("world 2"), HasSubstr("world 4 -> 2")));
+}
+
+TEST(PlanLines, LaunchersPlanThatTheProgramAddsNothingTo_IsSaidOnce) {
+  PlanLines lines;
+  lines.OnStart(Start(1, 4, 4));
+  EXPECT_THAT(lines.OnAgreed({1, Start(1, 4, 4).plan, "", {}}), IsEmpty());
+}
+
+TEST(PlanLines, OutOfMemory_IsLoudOnceAndTheNextRoundDiffersFromIt) {
+  PlanLines lines;
+  lines.OnStart(Start(1, 4, 4));
+  core::PlanChanged changed;
+  changed.round = 1;
+  changed.revision = 1;
+  changed.plan = Start(1, 4, 2).plan;
+  changed.text = "rank 1 ran out";
+  EXPECT_THAT(Texts(lines.OnChanged(changed)),
+              ElementsAre("! rank 1 ran out", HasSubstr("micro 2 x accumulation 6")));
+  EXPECT_THAT(lines.OnChanged(changed), IsEmpty()) << "repeated after a reconnect";
+  EXPECT_THAT(lines.OnStart(Start(2, 4, 2)), SizeIs(1)) << "nothing moved since then";
+}
+
+}  // namespace
+}  // namespace ddl
