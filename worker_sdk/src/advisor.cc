@@ -292,9 +292,10 @@ void Advisor::JudgeWaiting(const std::vector<double>& words) {
     return;
   }
   const double waited = sum / known;
-  if (1 - waited < kLeastEfficiency) {
-    Say(Advice::kWaiting, text::Waiting(waited, step_s_ / static_cast<double>(kWaitingSteps),
-                                        kWaitingSteps, world_size_, least_rank, least));
+  const double step_s = step_s_ / static_cast<double>(kWaitingSteps);
+  if (1 - waited < kLeastEfficiency && (1 - waited) * step_s >= kLeastOwnStepSeconds) {
+    Say(Advice::kWaiting,
+        text::Waiting(waited, step_s, kWaitingSteps, world_size_, least_rank, least));
   }
 }
 

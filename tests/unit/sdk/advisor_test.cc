@@ -515,20 +515,22 @@ TEST(Advisor, GradientNorm_IsWantedInEveryFourthStepUntilItWasSaid) {
 
 // ---- time and memory --------------------------------------------------------
 
-std::vector<Part> Waiting(const std::vector<double>& shares) {
+std::vector<Part> Waiting(const std::vector<double>& shares, double step_s) {
   std::vector<Part> parts = Parts(static_cast<int>(shares.size()));
   for (std::size_t rank = 0; rank < shares.size(); ++rank) {
+    parts[rank].outcome.step_s = step_s;
     parts[rank].outcome.communication_s = shares[rank] * parts[rank].outcome.step_s;
   }
   return parts;
 }
 
-World AfterWaiting(const std::vector<double>& shares) {
+World AfterWaiting(const std::vector<double>& shares, double step_s = 0.010) {
   World world(static_cast<int>(shares.size()));
   for (std::int64_t step = 0; step < 300; ++step) {
     // The first steps are slow, and do not count.
-    world.Step(step < Advisor::kSettlingSteps ? Waiting(std::vector<double>(shares.size(), 0.99))
-                                              : Waiting(shares));
+    world.Step(step < Advisor::kSettlingSteps
+                   ? Waiting(std::vector<double>(shares.size(), 0.99), step_s)
+                   : Waiting(shares, step_s));
   }
   return world;
 }
@@ -550,6 +552,15 @@ TEST(Advisor, OneSlowRank_IsNamedAsWhatTheOthersWaitFor) {
 
 TEST(Advisor, EfficiencyOfThreeQuarters_IsEnough) {
   EXPECT_THAT(AfterWaiting({0.24, 0.25}).Kinds(), IsEmpty());
+}
+
+TEST(Advisor, OwnWorkOfLessThanAMillisecond_SaysNothingOfEfficiency) {
+  // Steps of 10 ms with half of them, and a twentieth of them, a rank's own.
+  EXPECT_THAT(AfterWaiting({0.5, 0.5}).Kinds(), ElementsAre(Advice::kWaiting));
+  EXPECT_THAT(AfterWaiting({0.95, 0.95}).Kinds(), IsEmpty());
+  const double step_s = kLeastOwnStepSeconds / 0.5;
+  EXPECT_THAT(AfterWaiting({0.5, 0.5}, 1.01 * step_s).Kinds(), ElementsAre(Advice::kWaiting));
+  EXPECT_THAT(AfterWaiting({0.5, 0.5}, 0.99 * step_s).Kinds(), IsEmpty());
 }
 
 World OfMemory(std::int64_t peak, std::int64_t micro_steps) {

@@ -20,7 +20,8 @@
 //                  one whose elements are all 0 counts as without
 //   waiting        scaling efficiency, the share of a step's time that is not spent
 //                  in collectives, under 75 %: the mean over the ranks and over 100
-//                  steps, after the first 10
+//                  steps, after the first 10. Nothing is said where a rank's own
+//                  work is under kLeastOwnStepSeconds a step
 //   accumulation   where a micro-batch of twice the size would need at most 90 % of
 //                  the device's memory, after the same steps
 //
@@ -33,6 +34,10 @@
 #include <cstdint>
 
 namespace ddl {
+
+// Steps with less work of a rank's own than this, in seconds, are nearly all latency,
+// wherever they run: they say nothing of how well a cluster suits the model.
+inline constexpr double kLeastOwnStepSeconds = 0.001;
 
 struct AdviceOptions {
   bool enabled = true;
