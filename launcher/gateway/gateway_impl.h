@@ -98,6 +98,7 @@ class Gateway::Impl {
   void AnswerPlan(const Call& call) const;
   void SendReport(const ddlaunch::v1::ReportOutOfMemoryRequest& report) const;
   void RefuseReports(const core::PlanChanged& refusal);
+  void EndWatchOf(std::int32_t local_rank);
   // Every list of waiting calls, with the words for one whose time is up.
   template <typename Fn>
   void ForEachWaitingList(const Fn& fn);
@@ -119,7 +120,7 @@ class Gateway::Impl {
   PlanState plan_;
   std::optional<core::PlanChanged> revision_;  // the last of this round
   std::vector<Call> reports_;                  // ReportOutOfMemory, not answered yet
-  std::vector<Call> watchers_;                 // WatchPlan
+  std::vector<Call> watchers_;                 // WatchPlan, one a local rank
   // What workers that cannot go on said of their device's memory, by local rank. Kept
   // until the next round: they end when this one is over, or after.
   std::map<std::int32_t, DeviceMemory> out_of_memory_;

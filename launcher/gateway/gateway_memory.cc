@@ -76,6 +76,7 @@ void Gateway::Impl::Handle(const Call& call, const ReportOutOfMemoryExchange& bo
   }
   if (!status.ok() || report.exiting()) {
     if (status.ok()) {
+      // Only so: one whose report is refused may find another way to go on.
       out_of_memory_[report.local_rank()] = MemoryOf(report.memory());
     }
     call.Finish(status);
@@ -98,18 +99,27 @@ void Gateway::Impl::Handle(const Call& call, const WatchPlanExchange& body) {
   }
   const bool is_later =
       revision_.has_value() && revision_->revision > body.request->after_revision();
-  if (status.ok() && !is_later && watchers_.size() >= limits::kMaxPlanCallsPerNode) {
-    status = absl::ResourceExhaustedError(
-        absl::StrCat(watchers_.size(), " calls of this node watch the plan, the limit"));
-  }
-  if (status.ok() && !is_later) {
-    watchers_.push_back(call);
-    return;
-  }
   if (status.ok()) {
+    EndWatchOf(body.request->local_rank());
+    if (!is_later) {
+      watchers_.push_back(call);
+      return;
+    }
     Fill(*revision_, body.response);
   }
   call.Finish(status);
+}
+
+// A client that gave up its call is not heard of; its next call says so.
+void Gateway::Impl::EndWatchOf(std::int32_t local_rank) {
+  std::erase_if(watchers_, [local_rank](const Call& call) {
+    if (std::get<WatchPlanExchange>(call.body).request->local_rank() != local_rank) {
+      return false;
+    }
+    call.Finish(absl::AbortedError(
+        absl::StrCat("local rank ", local_rank, " has called again to watch the plan")));
+    return true;
+  });
 }
 
 void Gateway::Impl::RefuseReports(const core::PlanChanged& refusal) {
@@ -119,8 +129,6 @@ void Gateway::Impl::RefuseReports(const core::PlanChanged& refusal) {
     if (round_->first_rank + report.local_rank() != refusal.rank) {
       return false;
     }
-    // It has nothing left to try: how it ends now is for lack of memory.
-    out_of_memory_[report.local_rank()] = MemoryOf(report.memory());
     call.Finish(absl::FailedPreconditionError(refusal.error));
     return true;
   });

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
+#include <atomic>
 #include <functional>
 #include <future>
 #include <thread>
@@ -31,12 +32,16 @@ class TestNode {
     thread_ = std::thread([this] { agent_.RunUntil([this] { return stop_.load(); }); });
     started_.get_future().wait();
   }
-  ~TestNode() {
-    stop_ = true;
-    thread_.join();
-  }
+  ~TestNode() { Stop(); }
 
   [[nodiscard]] const Gateway& gateway() const { return *gateway_; }
+  // Ends the loop, so that the gateway can be looked at.
+  void Stop() {
+    stop_ = true;
+    if (thread_.joinable()) {
+      thread_.join();
+    }
+  }
   [[nodiscard]] std::unique_ptr<ddlaunch::v1::WorkerGateway::Stub> NewStub() const {
     return ddlaunch::v1::WorkerGateway::NewStub(
         grpc::CreateChannel(gateway_->target(), grpc::InsecureChannelCredentials()));
@@ -326,16 +331,47 @@ TEST(Gateway, WatchPlanAndNothingChanges_EndsWithItsDeadline) {
   EXPECT_THAT(status.error_message(), HasSubstr("the plan has not changed"));
 }
 
-TEST(Gateway, OutOfMemoryWithoutAPlan_IsRefusedAndRemembered) {
+TEST(Gateway, WatchPlanAgain_EndsTheCallBeforeOfThatRankOnly) {
+  const TwoNodes nodes;
+  const auto stub = nodes.a->NewStub();
+  ddlaunch::v1::AgreePlanResponse agreed;
+  ASSERT_TRUE(AgreePlan(*stub, 0, 48, &agreed).ok());
+  // Of the first two, whichever comes second ends the other.
+  std::atomic<bool> is_first = true;
+  std::promise<grpc::Status> replaced;
+  const auto watch = [&] {
+    const grpc::Status status = WatchPlan(*stub, 1, 0).first;
+    if (is_first.exchange(false)) {
+      replaced.set_value(status);
+    }
+    return status.ok();
+  };
+  auto other_rank = std::async(std::launch::async, [&] { return WatchPlan(*stub, 0, 0).first; });
+  auto one = std::async(std::launch::async, watch);
+  auto other = std::async(std::launch::async, watch);
+  const grpc::Status status = replaced.get_future().get();
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::ABORTED) << status.error_message();
+  EXPECT_THAT(status.error_message(), HasSubstr("local rank 1 has called again"));
+  ASSERT_TRUE(ReportOutOfMemory(*stub, 0, 16).first.ok());
+  EXPECT_NE(one.get(), other.get());
+  EXPECT_TRUE(other_rank.get().ok());
+}
+
+TEST(Gateway, OutOfMemoryWithoutAPlan_IsRefusedAndNotHeldAgainstTheRank) {
   const TwoNodes nodes;
   const auto [status, revision] = ReportOutOfMemory(*nodes.a->NewStub(), 1, 16);
   EXPECT_EQ(status.error_code(), grpc::StatusCode::FAILED_PRECONDITION);
   EXPECT_THAT(status.error_message(), HasSubstr("--global-batch-size"));
+  nodes.a->Stop();
+  EXPECT_FALSE(nodes.a->gateway().out_of_memory(1).has_value());
 }
 
-TEST(Gateway, OutOfMemoryOfAWorkerThatExits_IsAnsweredAtOnce) {
+TEST(Gateway, OutOfMemoryOfAWorkerThatExits_IsAnsweredAtOnceAndRemembered) {
   const TwoNodes nodes;
   EXPECT_TRUE(ReportOutOfMemory(*nodes.a->NewStub(), 1, 0, /*exiting=*/true).first.ok());
+  nodes.a->Stop();
+  EXPECT_TRUE(nodes.a->gateway().out_of_memory(1).has_value());
+  EXPECT_FALSE(nodes.a->gateway().out_of_memory(0).has_value());
 }
 
 TEST(Gateway, OutOfMemoryReportThatCannotBe_IsRefused) {
