@@ -103,16 +103,19 @@ class AuditTest(E2eTest):
         self.assertRegex(cause, r"rank\s*:\s*1 ")
         self.assertIn("--min-micro-batch-size=4", cause)
 
+    def is_stopped(self, pid):
+        stat = pathlib.Path(f"/proc/{pid}/stat").read_text()
+        return stat[stat.rindex(")") + 2] == "T"
+
     def start_with_a_stopped_rank(self, *flags):
-        """Two steps of 720 samples, after a wait. Rank 3 is stopped in the wait before
-        step 1, and rank 2 runs out of memory in it: they cannot agree without it."""
+        """Two steps of 720 samples. Rank 3 stops itself before step 1, and rank 2 runs
+        out of memory in it: they cannot agree without it."""
         job = self.start("--nproc-per-node=4", "--global-batch-size=720", *flags, TRAIN_BIN,
-                         "--epochs=1", "--step-delay-ms=1500", "--oom-above=100", "--oom-rank=2",
+                         "--epochs=1", "--stop-rank=3", "--oom-above=100", "--oom-rank=2",
                          "--oom-at-step=1", *self.outputs("slow"))
-        wait_until(lambda: os.path.exists(self.path("slow/rank-3.jsonl")), "rank 3 begins")
-        (rank_3,) = self.marked(RANK=3)
-        os.kill(rank_3, signal.SIGSTOP)
         wait_until(lambda: "ran out of device memory" in job.stderr, "rank 2 has reported")
+        (rank_3,) = self.marked(RANK=3)
+        wait_until(lambda: self.is_stopped(rank_3), "rank 3 has stopped")
         return job, rank_3
 
     def test_rank_that_is_much_slower_is_waited_for(self):

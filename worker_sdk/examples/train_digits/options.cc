@@ -46,6 +46,8 @@ const std::vector<Known>& AllKnown() {
        &Options::oom_above, nullptr, 0, kMany},
       {"--oom-rank", "RANK", "only on this rank", &Options::oom_rank, nullptr, 0, kMany},
       {"--oom-at-step", "STEP", "only in this step", &Options::oom_at_step, nullptr, 1, kMany},
+      {"--stop-rank", "RANK", "this rank stops itself, SIGSTOP, before step 1 of the first round",
+       &Options::stop_rank, nullptr, 0, kMany},
   };
   return known;
 }

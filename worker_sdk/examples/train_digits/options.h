@@ -24,6 +24,7 @@ struct Options {
   std::int64_t oom_above = -1;   // samples that fit a device; -1: any number
   std::int64_t oom_rank = -1;    // the only rank it holds for; -1: for all
   std::int64_t oom_at_step = 0;  // the only step, from 1; 0: in all
+  std::int64_t stop_rank = -1;   // stops itself before step 1; -1: none
   bool help = false;
 };
 

@@ -2,6 +2,7 @@
 #include "worker_sdk/examples/train_digits/trainer.h"
 
 #include <chrono>
+#include <csignal>
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
@@ -54,6 +55,10 @@ absl::StatusOr<MicroResult> Compute(Job& job, std::span<const std::int64_t> micr
 
 // One optimizer step: micro-batches add up, one reduction, one update.
 absl::StatusOr<StepMetrics> TrainStep(Job& job, const StepShare& share) {
+  if (job.options.stop_rank == job.context.rank() && job.step == 0 &&
+      job.context.restart_count() == 0) {
+    [[maybe_unused]] const int always_zero = std::raise(SIGSTOP);
+  }
   std::this_thread::sleep_for(std::chrono::milliseconds(job.options.step_delay_ms));
   DDL_ASSIGN_OR_RETURN(const StepResult result,
                        job.parallel.RunStep(share, [&](std::span<const std::int64_t> micro_batch) {
