@@ -1,4 +1,5 @@
-// Client of proto/ddlaunch/v1/worker_gateway.proto. Every call has a deadline.
+// Client of proto/ddlaunch/v1/worker_gateway.proto. Every call has a deadline, but
+// for WatchPlan, which waits until it is answered or stopped, or the agent is gone.
 #include "worker_sdk/src/grpc_gateway.h"
 
 #include <grpcpp/grpcpp.h>
