@@ -60,21 +60,30 @@ bool PlanWatch::Pending() {
   return known_.has_value() && known_->step == step_;
 }
 
-absl::Status PlanWatch::Report(const absl::Status& error) {
+OutOfMemoryReport PlanWatch::ReportOf(const absl::Status& error) const {
   OutOfMemoryReport report;
   report.micro_batch_size = micro_batch_size_;
   report.step = step_;
   report.memory = MemoryUseOf(error);
   report.text = std::string(error.message());
-  const absl::StatusOr<PlanRevision> answer = gateway_->ReportOutOfMemory(report);
+  return report;
+}
+
+void PlanWatch::ReportExit(const absl::Status& error) {
+  OutOfMemoryReport report = ReportOf(error);
+  report.exiting = true;
+  [[maybe_unused]] const auto ignored = gateway_->ReportOutOfMemory(report);
+}
+
+absl::Status PlanWatch::Report(const absl::Status& error) {
+  const absl::StatusOr<PlanRevision> answer = gateway_->ReportOutOfMemory(ReportOf(error));
   absl::Status refused = answer.ok() ? Check(*answer) : answer.status();
   if (refused.ok() && answer->revision <= adopted_) {
     refused = absl::InternalError("the agent's answer is revision " +
                                   std::to_string(answer->revision) + " of the plan again");
   }
   if (!refused.ok()) {
-    report.exiting = true;
-    [[maybe_unused]] const auto ignored = gateway_->ReportOutOfMemory(report);
+    ReportExit(error);
   }
   return refused;
 }

@@ -73,6 +73,10 @@ class PlanWatch {
   // why it cannot; the agent knows then that this worker fails for lack of memory.
   absl::Status Report(const absl::Status& error);
 
+  // Tells the agent, as far as it can be reached, that this worker fails for lack
+  // of memory.
+  void ReportExit(const absl::Status& error);
+
   // Waits until every rank is in this step, and returns the revision they agreed
   // on. From then on all must Reconnect.
   absl::StatusOr<PlanRevision> AwaitAgreement();
@@ -90,6 +94,7 @@ class PlanWatch {
   // One revision, from its announcement to its adoption.
   absl::Status Follow(const std::stop_token& stop);
   absl::Status Check(const PlanRevision& revision) const;
+  [[nodiscard]] OutOfMemoryReport ReportOf(const absl::Status& error) const;
 
   static constexpr std::int64_t kOutside = -1;
 

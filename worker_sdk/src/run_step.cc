@@ -70,6 +70,7 @@ absl::StatusOr<DataParallel> DataParallel::Create(const Context& context, const 
                        internal::PlanWatch::Create(internal::ContextAccess::SeatOf(context),
                                                    internal::ContextAccess::GatewayOf(context),
                                                    backend, plan, options.agreement_timeout));
+  parallel.agent_tells_ = context.has_launcher();
   return parallel;
 }
 
@@ -101,7 +102,12 @@ DataParallel::Attempt DataParallel::Try(const StepShare& share, const MicroStep&
   ZeroGradients();
   loss_sum_ = 0;
   weight_ = 0;
-  const std::vector<std::span<const std::int64_t>> micro_batches = Split(share);
+  const auto split = Split(share);
+  if (!split.ok()) {
+    attempt.result = split.status();
+    return attempt;
+  }
+  const std::vector<std::span<const std::int64_t>>& micro_batches = *split;
   advice_->Begin(share, micro_batches);
   for (const std::span<const std::int64_t> samples : micro_batches) {
     if (others_wait()) {
@@ -124,9 +130,21 @@ DataParallel::Attempt DataParallel::Try(const StepShare& share, const MicroStep&
   return attempt;
 }
 
-std::vector<std::span<const std::int64_t>> DataParallel::Split(const StepShare& share) const {
-  if (watch_ == nullptr) {
+absl::StatusOr<std::vector<std::span<const std::int64_t>>> DataParallel::Split(
+    const StepShare& share) const {
+  if (watch_ == nullptr && !share.micro_batches.empty()) {
     return share.micro_batches;
+  }
+  if (share.samples.empty() && !share.micro_batches.empty()) {
+    return absl::InvalidArgumentError(
+        "the share of step " + std::to_string(next_step_) + " has " +
+        std::to_string(share.micro_batches.size()) +
+        " micro-batches but no samples: a DataParallel that was created with the context splits "
+        "StepShare::samples itself; set that too");
+  }
+  if (watch_ == nullptr) {
+    return share.samples.empty() ? std::vector<std::span<const std::int64_t>>()
+                                 : std::vector{share.samples};
   }
   const auto micro = static_cast<std::size_t>(watch_->micro_batch_size());
   std::vector<std::span<const std::int64_t>> parts;
@@ -141,11 +159,7 @@ absl::Status DataParallel::PrepareRetry(const Attempt& attempt) {
   const absl::Status& error = attempt.result.status();
   const bool ours = IsOutOfMemory(error);
   if (ours) {
-    const absl::Status refused =
-        watch_ == nullptr
-            ? absl::FailedPreconditionError(
-                  "the step cannot be done again: the DataParallel was created without the context")
-            : watch_->Report(error);
+    const absl::Status refused = ReportOurs(attempt);
     if (!refused.ok()) {
       return GiveUp(error, refused);
     }
@@ -153,34 +167,62 @@ absl::Status DataParallel::PrepareRetry(const Attempt& attempt) {
              !(attempt.communicated || absl::IsAborted(error))) {
     return error;
   }
+  const auto give_up = [&](const absl::Status& why) {
+    if (!ours) {
+      return why;
+    }
+    // How it ends now is still for lack of memory.
+    watch_->ReportExit(error);
+    return GiveUp(error, why);
+  };
   const absl::StatusOr<internal::PlanRevision> revision = watch_->AwaitAgreement();
   if (!revision.ok()) {
     const std::string why = attempt.communicated ? std::string(error.message()) + "; " : "";
-    return {revision.status().code(), why + "to do step " + std::to_string(next_step_) +
-                                          " again after a rank ran out of " +
-                                          "memory: " + std::string(revision.status().message())};
+    return give_up({revision.status().code(), why + "to do step " + std::to_string(next_step_) +
+                                                  " again after a rank ran out of " + "memory: " +
+                                                  std::string(revision.status().message())});
   }
   if (ours) {
     SayRetry(error, *revision);
   }
-  DDL_RETURN_IF_ERROR(backend_->Reconnect());
+  if (const absl::Status status = backend_->Reconnect(); !status.ok()) {
+    return give_up(status);
+  }
   watch_->Adopt(*revision);
   return absl::OkStatus();
 }
 
-void DataParallel::SayRetry(const absl::Status& error, const internal::PlanRevision& revision) {
-  std::string text = "ddl: rank " + std::to_string(backend_->rank()) + ", step " +
-                     std::to_string(next_step_) + ", a micro-batch of " +
-                     std::to_string(watch_->micro_batch_size()) + ": " +
-                     std::string(error.message());
-  if (const std::string known = ExplainMemoryUse(MemoryUseOf(error)); !known.empty()) {
-    text += " (" + known + ")";
+// OK: all ranks are to do the step again. Else why they cannot; the agent knows
+// then, where there is one, how this worker ends.
+absl::Status DataParallel::ReportOurs(const Attempt& attempt) {
+  const absl::Status& error = attempt.result.status();
+  if (watch_ == nullptr) {
+    return absl::FailedPreconditionError(
+        "the step cannot be done again: the DataParallel was created without the context");
   }
-  text += ". All ranks do the step again with a micro-batch of " +
-          std::to_string(revision.plan.micro_batch_size) + "\n";
+  if (attempt.communicated) {
+    watch_->ReportExit(error);
+    return absl::FailedPreconditionError(
+        "the step cannot be done again: memory ran out while the ranks communicated, and others "
+        "may have finished the step");
+  }
+  return watch_->Report(error);
+}
+
+// The agent, where there is one, says each time who ran out of memory and what
+// changes. The words of the error, and what to try, are this rank's to say, once.
+void DataParallel::SayRetry(const absl::Status& error, const internal::PlanRevision& revision) {
+  const std::string where = "ddl: rank " + std::to_string(backend_->rank()) + ", step " +
+                            std::to_string(next_step_) + ": ";
+  std::string text;
+  if (!agent_tells_) {
+    text += where + "out of memory: micro-batch " + std::to_string(watch_->micro_batch_size()) +
+            " -> " + std::to_string(revision.plan.micro_batch_size) +
+            ", and the step is done again\n";
+  }
   if (!hints_said_) {
     hints_said_ = true;
-    text += "ddl: " + OutOfMemoryHints() + "\n";
+    text += where + std::string(error.message()) + ". " + OutOfMemoryHints() + "\n";
   }
   std::fputs(text.c_str(), stderr);
 }

@@ -215,22 +215,27 @@ TEST(RunStep, AgainInTheSameStep_HalvesAgain) {
 }
 
 TEST(RunStep, RankStillInTheTailOfTheStepBefore_IsWaitedFor) {
-  std::atomic<bool> out_of_memory = false;
+  std::atomic<bool> out_of_memory = false;  // or rank 0 has failed otherwise
+  const auto tell = [&] {
+    out_of_memory = true;
+    out_of_memory.notify_all();
+  };
   InWorld(4, Asked(4), [&](Rank& rank) {
     rank.ExpectStep(0, [](const Moment&) { return absl::OkStatus(); });
     // Rank 3 has done step 0 but not begun step 1, when rank 0 runs out of memory in it.
     if (rank.rank() == 3) {
-      while (!out_of_memory) {
-        std::this_thread::yield();
-      }
+      out_of_memory.wait(false);
     }
     rank.ExpectStep(1, [&](const Moment& at) {
       if (at.rank == 0 && at.attempt == 0) {
-        out_of_memory = true;
+        tell();
         return Scripted();
       }
       return absl::OkStatus();
     });
+    if (rank.rank() == 0) {
+      tell();
+    }
     EXPECT_EQ(rank.micro(), 2);
   });
 }

@@ -27,6 +27,7 @@
 //
 // Gradients travel in flat buckets, the last parameter first (the order in
 // which a backward pass completes them).
+// It can be moved, not copied: two of them would say for one rank how far it is.
 // Thread safety: none; one thread owns it, and it uses the backend.
 #ifndef DDL_DATA_PARALLEL_H_
 #define DDL_DATA_PARALLEL_H_
@@ -102,6 +103,12 @@ struct StepResult {
 
 class DataParallel {
  public:
+  ~DataParallel() = default;
+  DataParallel(DataParallel&&) = default;
+  DataParallel& operator=(DataParallel&&) = default;
+  DataParallel(const DataParallel&) = delete;
+  DataParallel& operator=(const DataParallel&) = delete;
+
   // Checks that every rank has the same parameters (names, lengths) and bucket
   // size, and sets the values to rank 0's. `backend` and the arrays must outlive it. Every
   // rank must call it.
@@ -123,14 +130,20 @@ class DataParallel {
   // One optimizer step, up to the mean gradient: zeroes the gradients, calls
   // `compute` for each micro-batch of the share's samples, and sums over all
   // ranks. Every rank must call it, in the same steps, also with an empty share.
+  // A loader of the program's own sets StepShare::samples. They are split by the
+  // plan's micro-batch; without the context they are as micro_batches has them, or
+  // one micro-batch where it has none.
   //
   // When `compute` runs out of memory on any rank, all ranks do the step again
   // with a smaller micro-batch; what was computed before does not count. Errors
   // that are none of out of memory, and exceptions, are handed to the caller.
-  // Errors: RESOURCE_EXHAUSTED (IsOutOfMemory), and the micro-batch cannot be made
-  // smaller, or the DataParallel was created without the context: the program
-  // should exit; those of `compute` and of the backend; DEADLINE_EXCEEDED, ABORTED:
-  // a rank did not come to do the step again.
+  // Errors: RESOURCE_EXHAUSTED (IsOutOfMemory), and the step cannot be done again:
+  // the micro-batch cannot be made smaller, a rank did not come, memory ran out in
+  // a collective, which others may have finished, or the DataParallel was created
+  // without the context; the program should exit, and its launcher knows why. Those
+  // of `compute` and of the backend. On other ranks than that which ran out:
+  // DEADLINE_EXCEEDED, ABORTED, a rank did not come to do the step again.
+  // INVALID_ARGUMENT, created with the context and given micro_batches alone.
   absl::StatusOr<StepResult> RunStep(const StepShare& share, const MicroStep& compute);
 
   // Samples of a micro-step, as RunStep splits them now; 0: as the share says.
@@ -187,9 +200,11 @@ class DataParallel {
   struct Attempt;
   Attempt Try(const StepShare& share, const MicroStep& compute);
   absl::Status PrepareRetry(const Attempt& attempt);
+  absl::Status ReportOurs(const Attempt& attempt);
   void SayRetry(const absl::Status& error, const internal::PlanRevision& revision);
   absl::Status GiveUp(const absl::Status& error, const absl::Status& refused) const;
-  [[nodiscard]] std::vector<std::span<const std::int64_t>> Split(const StepShare& share) const;
+  [[nodiscard]] absl::StatusOr<std::vector<std::span<const std::int64_t>>> Split(
+      const StepShare& share) const;
 
   Backend* backend_;
   std::vector<Parameter> parameters_;
@@ -199,6 +214,7 @@ class DataParallel {
   double loss_sum_ = 0;      // of this rank, this step
   double weight_ = 0;
   std::int64_t next_step_ = 1;
+  bool agent_tells_ = false;  // the launcher logs what changes
   bool hints_said_ = false;
   std::function<void()> before_retry_;
   std::shared_ptr<internal::PlanWatch> watch_;  // null: created without a context

@@ -86,8 +86,9 @@ struct StepShare {
   // This rank's samples; none when its share is empty. The spans, here and
   // below, stay valid until the sampler's next StartEpoch or destruction.
   std::span<const std::int64_t> samples;
-  // The same in micro-batches, as the plan has them. DataParallel::RunStep takes
-  // `samples` and splits them itself, by the micro-batch in force.
+  // The same in micro-batches, as the plan has them. A DataParallel that was created
+  // with the context takes `samples` and splits them itself, by the micro-batch in
+  // force; a loader of the program's own need not set these.
   std::vector<std::span<const std::int64_t>> micro_batches;
 };
 
