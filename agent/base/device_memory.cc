@@ -15,23 +15,27 @@ namespace ddl {
 namespace {
 
 // In lower case; beside each, whose words they are.
-constexpr std::array<std::string_view, 16> kPhrases = {
-    "cuda out of memory",                 // PyTorch
-    "hip out of memory",                  // PyTorch on ROCm
-    "xpu out of memory",                  // PyTorch on Intel's
-    "mps backend out of memory",          // PyTorch on Apple's
-    "cuda error: out of memory",          // PyTorch's checks of CUDA's results
-    "hip error: out of memory",           // and of HIP's
-    "cudaerrormemoryallocation",          // CUDA's own names
-    "hiperroroutofmemory",                // HIP's
-    "cublas_status_alloc_failed",         // cuBLAS
-    "cuda failure 'out of memory'",       // NCCL
-    "cuda failure 2 'out of memory'",     // NCCL from 2.15 on
-    "resource_exhausted: out of memory",  // XLA
-    "resource exhausted: out of memory",  // XLA of older releases of JAX and TensorFlow
-    "oom when allocating",                // TensorFlow
-    "out of memory error on gpu",         // PaddlePaddle
-    "can't allocate memory",              // PyTorch on the CPU
+constexpr std::array<std::string_view, 20> kPhrases = {
+    "cuda out of memory",                      // PyTorch
+    "hip out of memory",                       // PyTorch on ROCm
+    "xpu out of memory",                       // PyTorch on Intel's
+    "mps backend out of memory",               // PyTorch on Apple's
+    "cuda error: out of memory",               // PyTorch's checks of CUDA's results
+    "hip error: out of memory",                // and of HIP's
+    "cuda driver error: out of memory",        // of the driver's results, with expandable segments
+    "cuda runtime error (2) : out of memory",  // and in older releases
+    "cudaerrormemoryallocation",               // CUDA's own names
+    "cuda_error_out_of_memory",                // those of its driver; XLA and TensorFlow print them
+    "hiperroroutofmemory",                     // HIP's
+    "cublas_status_alloc_failed",              // cuBLAS
+    "cuda failure 'out of memory'",            // NCCL
+    "cuda failure 2 'out of memory'",          // NCCL from 2.15 on
+    "resource_exhausted: out of memory",       // XLA
+    "resource exhausted: out of memory",       // XLA of older releases of JAX and TensorFlow
+    "resource_exhausted: failed to allocate",  // XLA, for one buffer
+    "oom when allocating",                     // TensorFlow
+    "out of memory error on gpu",              // PaddlePaddle
+    "can't allocate memory",                   // PyTorch on the CPU
 };
 
 std::string Lower(std::string_view text) {

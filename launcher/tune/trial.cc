@@ -14,18 +14,17 @@
 #include <string_view>
 #include <utility>
 
-#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "agent/base/clock.h"
-#include "agent/base/device_memory.h"
 #include "agent/base/file_io.h"
 #include "agent/base/status_macros.h"
 #include "agent/base/unique_fd.h"
 #include "launcher/exit_code.h"
 #include "launcher/poll_until.h"
 #include "launcher/tune/child.h"
+#include "launcher/tune/last_words.h"
 
 namespace ddl::tune {
 namespace {
@@ -41,11 +40,6 @@ constexpr Duration kStopMargin = std::chrono::seconds(5);
 // A trial is short, and sees less than the highest peak of a whole training.
 constexpr double kTrialPart = 8.0 / 9;
 
-// Of the host, and of programs of no known library; in lower case. A trial that fails
-// for another reason seldom speaks of memory.
-constexpr std::array<std::string_view, 4> kOutOfMemoryWords = {
-    "out of memory", "std::bad_alloc", "memoryerror", "the out-of-memory killer:"};
-
 std::string Tail(const std::string& path) {
   constexpr std::int64_t kTailBytes = 65536;
   const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
@@ -55,13 +49,6 @@ std::string Tail(const std::string& path) {
   }
   ::lseek(fd.get(), std::max<std::int64_t>(0, about.st_size - kTailBytes), SEEK_SET);
   return ReadUpTo(fd.get(), kTailBytes);
-}
-
-bool SaysOutOfMemory(const std::string& output) {
-  const std::string text = absl::AsciiStrToLower(Tail(output));
-  return std::any_of(
-      kOutOfMemoryWords.begin(), kOutOfMemoryWords.end(),
-      [&text](std::string_view word) { return text.find(word) != std::string::npos; });
 }
 
 std::vector<std::string> CommandLine(const TuneConfig& config, const TrialRequest& request) {
@@ -243,7 +230,7 @@ void Judge(const TuneConfig& config, const Run& run, const StepFollower& followe
   const auto seen = result.steps.size();
   if (!run.was_stopped() && run.exit_code() != 0) {
     const bool is_oom =
-        config.oom_exit_codes.count(run.exit_code()) > 0 || SaysOutOfMemory(result.output);
+        config.oom_exit_codes.count(run.exit_code()) > 0 || SaysOutOfMemory(Tail(result.output));
     result.outcome = is_oom ? Outcome::kOutOfMemory : Outcome::kFailed;
     result.why = is_oom ? "out of memory" : ExitText(run.exit_code());
     result.exit_code = run.exit_code();

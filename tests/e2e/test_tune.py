@@ -84,6 +84,11 @@ class Tune(harness.E2eTest):
         self.assertEqual(self.outcomes()[:3], [(4, "fits"), (8, "fits"), (16, "out of memory")])
         self.assertLessEqual(int(self.yaml()[0].split()[1]), 8)
 
+    def test_out_of_memory_in_the_words_of_a_library_is_no_failure(self):
+        job = self.tune(STEPS, "--oom-above=2", "--oom-words=CUBLAS_STATUS_ALLOC_FAILED")
+        self.assertEqual(job.returncode, 0, job.stderr)
+        self.assertIn((4, "out of memory"), self.outcomes())
+
     def test_knee_below_memory_is_chosen(self):
         job = self.tune(STEPS, "--fixed=7")
         self.assertEqual(job.returncode, 0, job.stderr)

@@ -6,8 +6,8 @@ and leaves a line for each optimizer step in the file DDL_STEP_LOG:
 It computes nothing: the seconds are those of a machine that needs FIXED for a step and
 one for each sample, of which 1000 are one here.
 
-Usage: steps.py [--fixed=F] [--steps=N] [--oom-above=N] [--memory-file=FILE]
-                [--bytes-per-sample=N] [--ignore-plan] [--loss-by-micro]
+Usage: steps.py [--fixed=F] [--steps=N] [--oom-above=N] [--oom-words=TEXT]
+                [--memory-file=FILE] [--bytes-per-sample=N] [--ignore-plan] [--loss-by-micro]
                 [--slow-together] [--hang-at=N] [--exit=CODE] [--silent]
 """
 
@@ -25,6 +25,7 @@ def options():
     parser.add_argument("--fixed", type=float, default=1000)
     parser.add_argument("--steps", type=int, default=10**9)
     parser.add_argument("--oom-above", type=int, default=10**9)
+    parser.add_argument("--oom-words", default="out of memory")
     parser.add_argument("--memory-file")
     parser.add_argument("--bytes-per-sample", type=int, default=1 << 20)
     parser.add_argument("--ignore-plan", action="store_true")
@@ -45,7 +46,7 @@ def main():
         print("this machine is on strike", file=sys.stderr)
         sys.exit(given.exit)
     if micro > given.oom_above:
-        raise MemoryError(f"out of memory: {micro} samples")
+        sys.exit(f"{given.oom_words}: {micro} samples")
     if given.memory_file:
         used = min(MACHINE, micro * given.bytes_per_sample)
         pathlib.Path(given.memory_file).write_text(f"{MACHINE} {used}\n")
