@@ -4,6 +4,7 @@
 
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <unistd.h>
 #include <yaml-cpp/eventhandler.h>
 #include <yaml-cpp/exceptions.h>
 #include <yaml-cpp/mark.h>
@@ -262,6 +263,14 @@ absl::StatusOr<std::map<FlagId, RawValue>> ReadConfigFile(const RawValue& path, 
   }
   ::fcntl(fd.get(), F_SETFL, ::fcntl(fd.get(), F_GETFL) & ~O_NONBLOCK);
   const std::string text = ReadUpTo(fd.get(), kMaxConfigBytes + 1);
+  // ReadUpTo() takes an error for the end; half a file is not what the user wrote.
+  char beyond = 0;
+  if (text.size() <= kMaxConfigBytes && ::read(fd.get(), &beyond, 1) < 0) {
+    return BadValue(path, ErrnoText("cannot be read", errno));
+  }
+  if (S_ISFIFO(about.st_mode) && text.empty()) {
+    return BadValue(path, "this is a pipe that nobody has written to");
+  }
   if (text.size() > kMaxConfigBytes) {
     return BadValue(
         path, absl::StrCat("it is larger than ", kMaxConfigBytes, " bytes, and no file of flags"));

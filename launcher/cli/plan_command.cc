@@ -35,6 +35,12 @@ absl::StatusOr<ParseResult> ParsePlanCommand(const std::vector<std::string>& arg
   DDL_ASSIGN_OR_RETURN(plan::Request request, ReadPlanRequest(arguments));
   DDL_ASSIGN_OR_RETURN(const auto worlds, ReadFlag(arguments, FlagId::kWorld, ParseWorlds));
   DDL_ASSIGN_OR_RETURN(const bool json, ReadSwitch(arguments, FlagId::kJson));
+  if (!request.global_batch_size.has_value() && !request.micro_batch_size.has_value()) {
+    // The same for each world; a table would bury it.
+    return absl::InvalidArgumentError(
+        "no batch to plan: give --global-batch-size or --micro-batch-size (see ddlaunch plan "
+        "--help)");
+  }
   // As for a job whose size may change: a table of refusals helps nobody.
   request.batch_policy = request.batch_policy.value_or(plan::BatchPolicy::kNearest);
   std::vector<WorldPlan> plans;

@@ -3,6 +3,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <chrono>
 #include <map>
@@ -151,6 +152,16 @@ TEST_F(ConfigFile, Unreadable_IsRefusedByName) {
   EXPECT_THAT(UsageError({"--config", dir_}), HasSubstr("this is a directory"));
   EXPECT_THAT(UsageError({"--config=/dev/zero"}), HasSubstr("larger than 1048576 bytes"));
   EXPECT_EQ(Launch({"--config=/dev/null"}).config.max_restarts, 0);
+}
+
+TEST_F(ConfigFile, ReadThatFails_IsNotTakenForAnEmptyFile) {
+  EXPECT_THAT(UsageError({"--config=/proc/self/mem"}), HasSubstr("cannot be read: Input/output"));
+}
+
+TEST_F(ConfigFile, PipeWithoutWriter_IsNeitherWaitedForNorEmpty) {
+  const std::string pipe = absl::StrCat(dir_, "/pipe");
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  EXPECT_THAT(UsageError({"--config", pipe}), HasSubstr("a pipe that nobody has written to"));
 }
 
 TEST_F(ConfigFile, Help_DoesNotReadIt) {

@@ -124,6 +124,14 @@ TEST_F(PlanLine, WhatIsNone_IsRefusedByName) {
   EXPECT_THAT(Error({"train.py"}), AllOf(HasSubstr("train.py"), HasSubstr("./plan")));
 }
 
+TEST_F(PlanLine, NoBatchAtAll_IsOneLineNotATable) {
+  for (const std::vector<std::string>& args :
+       {std::vector<std::string>{}, {"--json"}, {"--base-lr=0.1"}, {"--max-micro-batch-size=8"}}) {
+    EXPECT_THAT(Error(args), AllOf(HasSubstr("give --global-batch-size or --micro-batch-size"),
+                                   Not(HasSubstr("--batch-policy"))));
+  }
+}
+
 TEST_F(PlanLine, Help_ExplainsRateAndSchedule) {
   EXPECT_THAT(Plan({"--help"}).text,
               AllOf(HasSubstr("Usage: ddlaunch plan"), HasSubstr("--warmup-ratio"),
