@@ -2,6 +2,7 @@
 #include "launcher/tune/tune.h"
 
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -121,11 +122,27 @@ class Tuner {
 
   absl::Status Prepare() {
     DDL_RETURN_IF_ERROR(MakeDirectory(config_.directory));
+    DDL_RETURN_IF_ERROR(Claim());
     DDL_RETURN_IF_ERROR(WriteFile(PathOf("trials.csv"), CsvHeader()));
     log::Info(absl::StrCat(
         "tuning ", config_.program.front(), " on one device, of ", memory_.whose(),
         memory_.total_bytes() > 0 ? absl::StrCat(" with ", SizeText(memory_.total_bytes())) : "",
         "; results go to ", config_.directory));
+    return absl::OkStatus();
+  }
+
+  // The directory, for as long as this process lives. What an earlier tuning proposed
+  // is set aside, or it would be taken for the proposal of this one.
+  absl::Status Claim() {
+    claim_.reset(::open(config_.directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    if (::flock(claim_.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
+      return absl::InternalError(absl::StrCat("another ddlaunch tune writes to ", config_.directory,
+                                              "; give another --tune-dir"));
+    }
+    ::rename(PathOf("tune.yaml").c_str(), PathOf("tune.yaml.old").c_str());
+    for (const char* const picture : {"tune.svg", "tune.png"}) {
+      ::unlink(PathOf(picture).c_str());
+    }
     return absl::OkStatus();
   }
 
@@ -303,10 +320,15 @@ class Tuner {
     }
     std::string written = PathOf("trials.csv");
     if (findings_.choice.has_value()) {
-      DDL_RETURN_IF_ERROR(WriteFile(PathOf("tune.yaml"), YamlText(config_, findings_)));
+      const absl::Status proposed = WriteFile(PathOf("tune.yaml"), YamlText(config_, findings_));
+      if (!proposed.ok()) {
+        // Half of it is a file of other flags.
+        ::unlink(PathOf("tune.yaml").c_str());
+        return proposed;
+      }
       absl::StrAppend(&written, ", tune.yaml");
     }
-    if (Draw()) {
+    if (!search_.Curve().empty() && Draw()) {
       absl::StrAppend(&written, ", tune.svg, tune.png");
     }
     log::Info(absl::StrCat("written: ", written));
@@ -375,6 +397,7 @@ class Tuner {
   TrialRunner runner_;
   Search search_;
   Findings findings_;
+  UniqueFd claim_;
   int trials_run_ = 0;
   double samples_per_size_ = 0;  // by the first trial; usually 1
   double first_samples_ = 0;

@@ -154,6 +154,30 @@ class Tune(harness.E2eTest):
         self.assertEqual(job.returncode, 3, job.stderr)
         self.assertIn("this machine is on strike", job.stderr)
         self.assertIn("tuned/trial-01-micro-1.log", job.stderr)
+        self.assertNotIn("gnuplot", job.stderr)
+
+    def test_proposal_of_an_earlier_tuning_is_set_aside(self):
+        job = self.tune("--max-micro-batch-size=2", STEPS)
+        self.assertEqual(job.returncode, 0, job.stderr)
+        earlier = self.yaml()
+        job = self.tune(STEPS, "--exit=3")
+        self.assertEqual(job.returncode, 3, job.stderr)
+        self.assertFalse(os.path.exists(self.path("tuned/tune.yaml")))
+        self.assertFalse(os.path.exists(self.path("tuned/tune.svg")))
+        os.rename(self.path("tuned/tune.yaml.old"), self.path("tuned/tune.yaml"))
+        self.assertEqual(self.yaml(), earlier)
+
+    def test_second_tune_in_the_same_directory_is_refused(self):
+        first = self.start("tune", "--tune-dir=tuned", STEPS, "--hang-at=1")
+        log = pathlib.Path(self.path("tuned/trial-01-micro-1.log"))
+        harness.wait_until(lambda: log.exists() and "hanging" in log.read_text(), "the first trial")
+        job = self.tune(STEPS)
+        self.assertEqual(job.returncode, 1, job.stderr)
+        self.assertIn("another ddlaunch tune writes to tuned", job.stderr)
+        self.assertIn("hanging", log.read_text())
+        first.process.send_signal(signal.SIGINT)
+        first.wait()
+        self.assertEqual(self.outcomes(), [(1, "interrupted")])
 
     def test_first_micro_batch_out_of_memory_is_said(self):
         job = self.tune(STEPS, "--oom-above=0")
@@ -208,6 +232,16 @@ class Tune(harness.E2eTest):
         job = self.tune(STEPS)
         self.assertEqual(job.returncode, 1, job.stderr)
         self.assertIn("cannot write tuned/trials.csv: No space left", job.stderr)
+
+    def test_proposal_that_cannot_be_written_is_no_file_at_all(self):
+        job = self.start("tune", "--tune-dir=tuned", STEPS, "--hang-at=2")
+        log = pathlib.Path(self.path("tuned/trial-02-micro-2.log"))
+        harness.wait_until(lambda: log.exists() and "hanging" in log.read_text(), "the second trial")
+        os.symlink("/dev/full", self.path("tuned/tune.yaml"))
+        job.process.send_signal(signal.SIGINT)
+        job.wait()
+        self.assertIn("cannot write tuned/tune.yaml: No space left", job.stderr)
+        self.assertFalse(os.path.lexists(self.path("tuned/tune.yaml")))
 
     def test_without_gnuplot_all_else_is_written(self):
         tools = self.path("tools")
