@@ -112,7 +112,7 @@ class NcclBackendImpl final : public NcclBackend {
     ++reconnections_;
     const absl::StatusOr<NcclUniqueId> id = internal::AgreeNcclUniqueId(
         *gateway_, prefix_ + "again/" + std::to_string(reconnections_), rank_, timeout_);
-    const absl::Status connected = id.ok() ? Connect(*id) : id.status();
+    absl::Status connected = id.ok() ? Connect(*id) : id.status();
     if (broken_.ok()) {
       broken_ = connected;
     }
