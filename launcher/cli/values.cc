@@ -100,7 +100,10 @@ absl::StatusOr<std::int64_t> ParseInteger(std::string_view text, std::int64_t mi
                                           std::int64_t max) {
   const std::optional<std::int64_t> value = WholeNumber(text);
   if (!value.has_value() || *value < min || *value > max) {
-    return max == std::numeric_limits<std::int64_t>::max()
+    // Of a number that is too large, "or more" would be no answer.
+    const bool is_huge =
+        !text.empty() && text.find_first_not_of("0123456789") == text.npos && !value.has_value();
+    return max == std::numeric_limits<std::int64_t>::max() && !is_huge
                ? MustBe(absl::StrCat("a whole number of ", min, " or more"))
                : MustBe(absl::StrCat("a whole number from ", min, " to ", max));
   }

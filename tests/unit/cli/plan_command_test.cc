@@ -119,6 +119,9 @@ TEST_F(PlanLine, WhatIsNone_IsRefusedByName) {
   EXPECT_THAT(Error({"--world=0"}), HasSubstr("--world=0"));
   EXPECT_THAT(Error({"--world=4..2"}), HasSubstr("--world=4..2"));
   EXPECT_THAT(Error({"--world=1..9999999"}), HasSubstr("--world=1..9999999"));
+  EXPECT_THAT(Error({"--global-batch-size=99999999999999999999"}),
+              HasSubstr("from 1 to 9223372036854775807"));
+  EXPECT_THAT(Error({"--global-batch-size=0"}), HasSubstr("of 1 or more"));
   EXPECT_THAT(Error({"--nnodes=2"}), HasSubstr("--nnodes"));
   EXPECT_THAT(Error({"--globl-batch-size=2"}), HasSubstr("--global-batch-size"));
   EXPECT_THAT(Error({"train.py"}), AllOf(HasSubstr("train.py"), HasSubstr("./plan")));
