@@ -137,16 +137,12 @@ bool Session::Receive(Instant now, const core::Message& message, SessionActions&
     }
     hello_.last_round = start->round;
     hello_.restart_count = start->restart_count;
-    if (lacked_memory_) {
-      LearnFrom(start->plan_request);
-    }
+    LearnFrom(start->plan_request);
     in_round_ = true;
   } else if (const auto* const stop = std::get_if<core::RoundStop>(&message)) {
     hello_.last_round = std::max(hello_.last_round, stop->round);
-    lacked_memory_ = lacked_memory_ || stop->reason == core::Reason::kOutOfMemory;
   } else if (const auto* const changed = std::get_if<core::PlanChanged>(&message)) {
     if (changed->revision > 0 && changed->plan.has_value()) {
-      lacked_memory_ = true;
       LearnFrom(changed->plan_request);
     }
   } else if (std::holds_alternative<core::JobDone>(message)) {
@@ -160,7 +156,7 @@ bool Session::Receive(Instant now, const core::Message& message, SessionActions&
 
 void Session::LearnFrom(const plan::Request& request) {
   hello_.learned_max_micro_batch_size =
-      request.max_micro_batch_size.value_or(hello_.learned_max_micro_batch_size);
+      request.learned_max_micro_batch_size.value_or(hello_.learned_max_micro_batch_size);
 }
 
 void Session::Welcomed(const core::Welcome& welcome) {

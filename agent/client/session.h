@@ -143,8 +143,7 @@ class Session {
   bool has_stream_ = false;  // false between tries
   int attempt_ = 0;
   bool was_connected_ = false;
-  bool in_round_ = false;       // told to start workers, and not done with them
-  bool lacked_memory_ = false;  // a worker of this job ran out of device memory
+  bool in_round_ = false;  // told to start workers, and not done with them
   std::string last_error_;
 
   Duration heartbeat_interval_{};

@@ -40,25 +40,24 @@ absl::StatusOr<PlanAgreement::Agreed> PlanAgreement::SolveFor(const plan::Reques
   if (!agreed.request.batch_policy.has_value()) {
     agreed.request.batch_policy = default_policy_;
   }
-  DDL_ASSIGN_OR_RETURN(agreed.plan, plan::Solve(agreed.request, world_size));
-  if (!learned_cap_.has_value() || agreed.plan->micro_batch_size <= *learned_cap_) {
-    return agreed;
-  }
-  agreed.request = plan::Capped(plan::HoldGlobal(agreed.request, *agreed.plan), *learned_cap_);
+  agreed.request.learned_max_micro_batch_size = learned_cap_;
   DDL_ASSIGN_OR_RETURN(agreed.plan, plan::Solve(agreed.request, world_size));
   return agreed;
 }
 
 absl::StatusOr<PlanAgreement::Agreed> PlanAgreement::ForWorld(std::int64_t world_size) const {
   if (GivesBatch(launcher_)) {
-    return SolveFor(launcher_, held_, world_size);
+    auto whole = SolveFor(launcher_, held_, world_size);
+    if (whole.ok()) {
+      return whole;
+    }
+    // The rest may be the program's to give, such as the samples that a ratio is of.
+    auto part = SolveFor(plan::WithoutGaps(launcher_), held_, world_size);
+    return part.ok() ? part : whole;
   }
   Agreed agreed{std::nullopt, launcher_};
-  if (learned_cap_.has_value()) {
-    // For the agents, which keep it for a coordinator that is restarted.
-    agreed.request.max_micro_batch_size =
-        std::min(*learned_cap_, launcher_.max_micro_batch_size.value_or(*learned_cap_));
-  }
+  // For the agents, which keep it for a coordinator that is restarted.
+  agreed.request.learned_max_micro_batch_size = learned_cap_;
   return agreed;
 }
 
@@ -130,14 +129,11 @@ absl::Status PlanAgreement::LowerMicroBatch(std::int64_t micro_batch_size) {
         "no plan is known here that could have a smaller micro-batch: give the batch to ddlaunch "
         "(--global-batch-size), or use a smaller one in the program");
   }
-  std::int64_t cap = 0;
   do {
-    DDL_ASSIGN_OR_RETURN(const plan::Lowered lowered, plan::Lower(agreed->request, *agreed->plan));
-    agreed->plan = lowered.plan;
-    cap = lowered.max_micro_batch_size;
+    DDL_ASSIGN_OR_RETURN(plan::Lowered lowered, plan::Lower(agreed->request, *agreed->plan));
+    *agreed = Agreed{lowered.plan, std::move(lowered.request)};
   } while (agreed->plan->micro_batch_size >= micro_batch_size);
-  agreed->request = plan::Capped(plan::HoldGlobal(agreed->request, *agreed->plan), cap);
-  Learn(cap);
+  Learn(*agreed->request.learned_max_micro_batch_size);
   if (proposal_.has_value() && proposal_->answer.ok()) {
     proposal_->answer = *std::move(agreed);
   } else {

@@ -176,6 +176,20 @@ bool CapsAgree(const Request& request) {
 
 }  // namespace
 
+Batch UnderLesson(const Request& request, const Batch& batch, std::int64_t world) {
+  const std::int64_t most = request.learned_max_micro_batch_size.value_or(batch.micro);
+  if (batch.micro <= most) {
+    return batch;
+  }
+  const std::int64_t share = CeilDivide(batch.global, world);
+  if (PolicyOf(request) == BatchPolicy::kExact) {
+    const std::int64_t steps = CeilDivide(share, most);
+    return {batch.global, CeilDivide(share, steps), steps};
+  }
+  const std::int64_t micro = Divisors(share).AtMost(most);
+  return {batch.global, micro, share / micro};
+}
+
 std::optional<Batch> SolveBatch(const Request& request, std::int64_t world) {
   if (!CapsAgree(request)) {
     return std::nullopt;

@@ -31,6 +31,9 @@ inline BatchPolicy PolicyOf(const Request& request) {
 // the batch in the request is in its range, and so is `world`.
 std::optional<Batch> SolveBatch(const Request& request, std::int64_t world);
 
+// The batch as running out of memory taught to split it: see Request.
+Batch UnderLesson(const Request& request, const Batch& batch, std::int64_t world);
+
 // Why SolveBatch has none, and the nearest numbers of which each alone, put in the
 // place of the request's, does. REQUIRES: SolveBatch has none.
 std::string WhyNoBatch(const Request& request, std::int64_t world);

@@ -70,6 +70,15 @@ std::string Changes(const Plan& before, const Plan& after) {
 std::string Compare(const Request& request, const Plan& plan) {
   const std::string ranks = Ranks(plan.world_size);
   const std::int64_t asked = request.global_batch_size.value_or(plan.global_batch_size);
+  // A share that is prime, or nearly so, has no divisor near what fits.
+  const std::int64_t fits = request.learned_max_micro_batch_size.value_or(1);
+  if (plan.even() && plan.micro_batch_size <= fits / 2) {
+    return "out of memory left micro-batches of up to " + std::to_string(fits) + ", but the " +
+           std::to_string(RankBatchSize(plan, 0)) +
+           " samples of a rank split evenly into no more than " +
+           std::to_string(plan.micro_batch_size) +
+           ": another --global-batch-size would train faster";
+  }
   if (plan.global_batch_size == asked) {
     const std::int64_t share = plan.global_batch_size / plan.world_size;
     return plan.global_batch_size % plan.world_size == 0

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <string>
 
-#include "agent/plan/divisors.h"
+#include "agent/plan/batch.h"
 #include "agent/plan/numbers.h"
 #include "agent/plan/plan.h"
 
@@ -65,9 +65,17 @@ Request WithoutGaps(const Request& request) {
       (*request.lr_scaling != LrScaling::kNone &&
        !(request.base_lr.has_value() && request.base_batch_size.has_value()))) {
     // The rate that the program's scaling or base may make of it is not known.
+    if (request.lr_scaling.has_value()) {
+      whole.base_lr.reset();
+    }
     whole.lr_scaling.reset();
-    whole.scale_adam.reset();
     whole.warmup_start_lr.reset();
+    if (request.scale_adam.value_or(false)) {
+      whole.adam_beta1.reset();
+      whole.adam_beta2.reset();
+      whole.adam_eps.reset();
+    }
+    whole.scale_adam.reset();
   }
   if (!request.total_samples.has_value()) {
     whole.warmup_ratio.reset();
@@ -108,37 +116,20 @@ Request HoldGlobal(const Request& request, const Plan& plan) {
   return held;
 }
 
-Request Capped(const Request& request, std::int64_t max_micro_batch_size) {
-  Request capped = request;
-  const std::int64_t cap = std::max(max_micro_batch_size, request.min_micro_batch_size.value_or(1));
-  capped.max_micro_batch_size = std::min(cap, request.max_micro_batch_size.value_or(cap));
-  if (request.micro_batch_size.value_or(0) > cap) {
-    capped.micro_batch_size.reset();
-    capped.grad_accum_steps.reset();
-  }
-  return capped;
-}
-
 absl::StatusOr<Lowered> Lower(const Request& request, const Plan& plan) {
   const std::int64_t floor = request.min_micro_batch_size.value_or(1);
-  Lowered lowered{plan, std::max(plan.micro_batch_size / 2, floor)};
-  const std::int64_t cap = lowered.max_micro_batch_size;
-  std::int64_t& micro = lowered.plan.micro_batch_size;
-  std::int64_t& steps = lowered.plan.grad_accum_steps;
-  const std::int64_t share = CeilDivide(plan.global_batch_size, plan.world_size);
-  if (request.batch_policy == BatchPolicy::kExact || !plan.even()) {
-    steps = CeilDivide(share, cap);
-    micro = CeilDivide(share, steps);
-  } else {
-    micro = share <= cap ? share : Divisors(share).AtMost(cap);
-    steps = share / micro;
-  }
-  if (micro >= plan.micro_batch_size || micro < floor) {
+  Lowered lowered{request, plan};
+  lowered.request.learned_max_micro_batch_size = std::max(plan.micro_batch_size / 2, floor);
+  const Batch split = UnderLesson(
+      lowered.request, {plan.global_batch_size, plan.micro_batch_size, plan.grad_accum_steps},
+      plan.world_size);
+  if (split.micro >= plan.micro_batch_size || split.micro < floor) {
     std::string text =
         "a micro-batch of " + std::to_string(plan.micro_batch_size) + " cannot be lowered: ";
-    if (micro < plan.micro_batch_size && plan.micro_batch_size > floor) {
-      text += "the next that splits the " + std::to_string(share) + " samples of a rank is " +
-              std::to_string(micro) + ", below ";
+    if (split.micro < plan.micro_batch_size && plan.micro_batch_size > floor) {
+      text += "the next that splits the " +
+              std::to_string(CeilDivide(plan.global_batch_size, plan.world_size)) +
+              " samples of a rank is " + std::to_string(split.micro) + ", below ";
     } else if (floor > 1) {
       text += "it is not above ";
     }
@@ -149,6 +140,8 @@ absl::StatusOr<Lowered> Lower(const Request& request, const Plan& plan) {
                   "or shorter samples";
     return absl::FailedPreconditionError(text);
   }
+  lowered.plan.micro_batch_size = split.micro;
+  lowered.plan.grad_accum_steps = split.accumulation;
   return lowered;
 }
 

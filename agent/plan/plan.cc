@@ -35,6 +35,8 @@ absl::Status CheckRanges(const Request& request, std::int64_t world) {
   DDL_RETURN_IF_ERROR(CheckRange(kMicro, request.micro_batch_size, kMaxShare));
   DDL_RETURN_IF_ERROR(CheckRange(kMaxMicro, request.max_micro_batch_size, kMaxShare));
   DDL_RETURN_IF_ERROR(CheckRange(kMinMicro, request.min_micro_batch_size, kMaxShare));
+  DDL_RETURN_IF_ERROR(
+      CheckRange("the learned micro-batch", request.learned_max_micro_batch_size, kMaxShare));
   DDL_RETURN_IF_ERROR(CheckRange(kAccumulation, request.grad_accum_steps, kMaxShare));
   return CheckRange(kBaseBatch, request.base_batch_size, kMaxNumber);
 }
@@ -54,15 +56,16 @@ absl::StatusOr<Plan> Solve(const Request& request, std::int64_t world_size) {
   DDL_RETURN_IF_ERROR(CheckRanges(request, world_size));
   DDL_RETURN_IF_ERROR(CheckRate(request));
   DDL_RETURN_IF_ERROR(CheckSchedule(request));
-  const std::optional<Batch> batch = SolveBatch(request, world_size);
-  if (!batch.has_value()) {
+  const std::optional<Batch> asked = SolveBatch(request, world_size);
+  if (!asked.has_value()) {
     return absl::InvalidArgumentError(WhyNoBatch(request, world_size));
   }
+  const Batch batch = UnderLesson(request, *asked, world_size);
   Plan plan;
   plan.world_size = world_size;
-  plan.global_batch_size = batch->global;
-  plan.micro_batch_size = batch->micro;
-  plan.grad_accum_steps = batch->accumulation;
+  plan.global_batch_size = batch.global;
+  plan.micro_batch_size = batch.micro;
+  plan.grad_accum_steps = batch.accumulation;
   DDL_RETURN_IF_ERROR(SolveRate(request, plan));
   DDL_RETURN_IF_ERROR(SolveSchedule(request, plan));
   return plan;

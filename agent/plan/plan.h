@@ -38,6 +38,9 @@ struct Request {
   std::optional<std::int64_t> min_micro_batch_size;  // out of memory lowers it no further
   std::optional<std::int64_t> grad_accum_steps;
   std::optional<BatchPolicy> batch_policy;
+  // No flag: what running out of memory taught. The share of a rank is split into
+  // micro-batches of at most so many; the global batch does not depend on it.
+  std::optional<std::int64_t> learned_max_micro_batch_size;
   // The rate.
   std::optional<double> base_lr;  // at base_batch_size
   std::optional<std::int64_t> base_batch_size;
@@ -121,19 +124,14 @@ Request WithoutGaps(const Request& request);
 // cap where it cannot stay as it is.
 Request HoldGlobal(const Request& request, const Plan& plan);
 
-// The request under a cap that running out of memory taught, for later rounds.
-// REQUIRES: the request gives a global batch or no micro-batch above the cap, as
-// any does that went through HoldGlobal.
-Request Capped(const Request& request, std::int64_t max_micro_batch_size);
-
-// What running out of memory makes of a plan in the middle of a round.
+// What running out of memory makes of a plan, also in the middle of a round.
 struct Lowered {
-  Plan plan;                              // everything but the split of a step is held
-  std::int64_t max_micro_batch_size = 0;  // to be remembered: see Capped
+  Request request;  // with the lesson, for later rounds too
+  Plan plan;        // of that request: all but the split of a step is held
 };
 // The micro-batch of `plan`, which was solved from `request`, is halved (no further
-// than to min_micro_batch_size); the micro-steps make up for it. A pure function:
-// who knows both arguments can check the result by calling it.
+// than to min_micro_batch_size); the micro-steps make up for it. Where shares must be
+// even the micro-batch is the largest divisor of a rank's share that is left.
 // Errors: FAILED_PRECONDITION, there is no smaller micro-batch that may be used.
 absl::StatusOr<Lowered> Lower(const Request& request, const Plan& plan);
 

@@ -249,7 +249,8 @@ absl::StatusOr<core::Message> PlanChangedFromWire(const ddlaunch::v1::PlanChange
                      changed.has_plan() ? ", a plan" : ", no plan", ", error '", out.error, "'"));
   }
   if (changed.has_plan()) {
-    DDL_ASSIGN_OR_RETURN(out.plan, CheckedPlan(changed.plan()));
+    DDL_ASSIGN_OR_RETURN(out.plan,
+                         SolvedPlan(changed.plan(), out.plan_request, changed.plan().world_size()));
   }
   return out;
 }

@@ -61,9 +61,7 @@ absl::Status MemoryGateway::Barrier(std::string_view name, Timeout timeout,
 absl::StatusOr<Plan> MemoryGateway::AgreePlan(const PlanDefaults& defaults, Timeout /*timeout*/) {
   const std::lock_guard lock(mutex_);
   plan::Request request = ToCore(defaults);
-  if (learned_max_micro_ > 0) {
-    request = plan::Capped(plan::HoldGlobal(request, ToCore(in_force_->plan)), learned_max_micro_);
-  }
+  request.learned_max_micro_batch_size = request_.learned_max_micro_batch_size;
   DDL_ASSIGN_OR_RETURN(const plan::Plan plan, plan::Solve(request, world_size_));
   if (!in_force_.has_value()) {
     request_ = request;
@@ -84,8 +82,8 @@ absl::StatusOr<PlanRevision> MemoryGateway::ReportOutOfMemory(const OutOfMemoryR
   if (report.micro_batch_size > micro) {
     return *in_force_;  // another rank has said it already
   }
-  DDL_ASSIGN_OR_RETURN(const plan::Lowered lowered, plan::Lower(request_, ToCore(in_force_->plan)));
-  learned_max_micro_ = lowered.max_micro_batch_size;
+  DDL_ASSIGN_OR_RETURN(plan::Lowered lowered, plan::Lower(request_, ToCore(in_force_->plan)));
+  request_ = std::move(lowered.request);
   in_force_ = PlanRevision{in_force_->revision + 1, FromCore(lowered.plan), report.step,
                            "out of memory in step " + std::to_string(report.step) +
                                " with a micro-batch of " + std::to_string(micro)};

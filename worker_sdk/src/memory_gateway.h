@@ -45,7 +45,6 @@ class MemoryGateway final : public Gateway {
   std::map<std::string, int, std::less<>> arrived_;         // guarded by mutex_
   plan::Request request_;                                   // of in_force_; guarded by mutex_
   std::optional<PlanRevision> in_force_;                    // guarded by mutex_
-  std::int64_t learned_max_micro_ = 0;                      // guarded by mutex_; 0: nothing
 };
 
 }  // namespace ddl::internal

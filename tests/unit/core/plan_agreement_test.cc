@@ -175,7 +175,7 @@ TEST(PlanAgreement, OutOfMemoryWithTheProgramsPlan_BothPlansAreLowered) {
   const auto next = agreement.ForWorld(2);
   ASSERT_TRUE(next.ok());
   EXPECT_FALSE(next->plan.has_value());
-  EXPECT_EQ(next->request.max_micro_batch_size, 4) << "for a coordinator that is restarted";
+  EXPECT_EQ(next->request.learned_max_micro_batch_size, 4) << "for a coordinator that is restarted";
   agreement.RoundStarted(*next, 2);
   EXPECT_EQ(Batch(*agreement.Propose("a", Micro(8))), "16 = 4 x 2 x 2");
 }
@@ -200,6 +200,48 @@ TEST(PlanAgreement, LessonThatNoDivisorMeets_IsRefusedAndNothingChanges) {
   EXPECT_FALSE(agreement.LowerMicroBatch(7).ok());
   EXPECT_EQ(Batch(*agreement.InForce()->plan), "7 = 7 x 1 x 1");
   EXPECT_EQ(Batch(*agreement.ForWorld(1)->plan), "7 = 7 x 1 x 1");
+}
+
+TEST(PlanAgreement, OutOfMemoryUnderNearest_TheNextRoundHasTheSameBatchAndRate) {
+  plan::Request request = Global(50);
+  request.base_lr = 0.1;
+  request.base_batch_size = 50;
+  request.lr_scaling = plan::LrScaling::kLinear;
+  PlanAgreement agreement(request, plan::BatchPolicy::kNearest);
+  agreement.RoundStarted(*agreement.ForWorld(3), 3);
+  EXPECT_EQ(Batch(*agreement.InForce()->plan), "51 = 17 x 1 x 3");
+  ASSERT_TRUE(agreement.LowerMicroBatch(17).ok());
+  const auto next = agreement.ForWorld(3);
+  ASSERT_TRUE(next.ok()) << next.status();
+  EXPECT_EQ(*next->plan, *agreement.InForce()->plan);
+  EXPECT_EQ(Batch(*next->plan), "51 = 1 x 17 x 3");
+  EXPECT_DOUBLE_EQ(*next->plan->learning_rate, 0.102);
+  EXPECT_EQ(next->request.learned_max_micro_batch_size, 8) << "not the one that 17 left";
+}
+
+TEST(PlanAgreement, WhatTheProgramMayComplete_IsLeftToIt) {
+  plan::Request request = Global(32);
+  request.warmup_ratio = 0.25;
+  PlanAgreement agreement(request, kFail);
+  const auto agreed = agreement.ForWorld(4);
+  ASSERT_TRUE(agreed.ok()) << agreed.status();
+  EXPECT_EQ(agreed->plan->warmup_steps, 0);
+  agreement.RoundStarted(*agreed, 4);
+  plan::Request program;
+  program.total_samples = 3200;
+  const auto plan = agreement.Propose("a", program);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_EQ(plan->warmup_samples, 800);
+}
+
+TEST(PlanAgreement, ScalingWithoutItsBase_GivesNoUnscaledRate) {
+  plan::Request request = Global(32);
+  request.base_lr = 0.1;
+  request.lr_scaling = plan::LrScaling::kLinear;
+  const PlanAgreement agreement(request, kFail);
+  const auto agreed = agreement.ForWorld(4);
+  ASSERT_TRUE(agreed.ok()) << agreed.status();
+  EXPECT_FALSE(agreed->plan->learning_rate.has_value());
 }
 
 TEST(PlanAgreement, LessonLearntElsewhere_CapsTheFirstRound) {

@@ -1,4 +1,4 @@
-// Lower, Capped, Changes, Compare and RankBatchSize: what follows from a plan in force.
+// Lower, Changes, Compare and RankBatchSize: what follows from a plan in force.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -46,7 +46,7 @@ TEST(Lower, EvenMicro_HalvesAndAccumulationDoubles) {
   expected.micro_batch_size = 16;
   expected.grad_accum_steps = 4;
   EXPECT_EQ(lowered->plan, expected);
-  EXPECT_EQ(lowered->max_micro_batch_size, 16);
+  EXPECT_EQ(lowered->request.learned_max_micro_batch_size, 16);
 }
 
 TEST(Lower, OddMicro_TakesTheNextThatSplitsTheShare) {
@@ -56,11 +56,13 @@ TEST(Lower, OddMicro_TakesTheNextThatSplitsTheShare) {
   const auto prime = Lower(Request(), Even(7, 1, 2));
   ASSERT_TRUE(prime.ok()) << prime.status();
   EXPECT_EQ(prime->plan, Even(1, 7, 2));
-  EXPECT_EQ(prime->max_micro_batch_size, 3);
+  EXPECT_EQ(prime->request.learned_max_micro_batch_size, 3);
 }
 
 TEST(Lower, UnevenShares_SplitTheLargest) {
-  const auto lowered = Lower(Request(), Uneven(48, 10, 1, 5));
+  Request request;
+  request.batch_policy = BatchPolicy::kExact;
+  const auto lowered = Lower(request, Uneven(48, 10, 1, 5));
   ASSERT_TRUE(lowered.ok()) << lowered.status();
   EXPECT_EQ(lowered->plan, Uneven(48, 5, 2, 5));
 }
@@ -96,26 +98,48 @@ TEST(Lower, OneSample_Refused) {
               HasSubstr("one sample does not fit the device"));
 }
 
-TEST(Capped, CapBelowMicro_FreesItAndTheAccumulation) {
+// Three ranks of 51 samples, as the nearest to 50.
+Request Fifty() {
   Request request;
-  request.global_batch_size = 128;
+  request.global_batch_size = 50;
+  request.batch_policy = BatchPolicy::kNearest;
+  request.base_lr = 0.1;
+  request.base_batch_size = 50;
+  request.lr_scaling = LrScaling::kLinear;
+  return request;
+}
+
+TEST(Lower, NearestBatch_IsTheSameInTheNextRound) {
+  const auto plan = Solve(Fifty(), 3);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  ASSERT_EQ(plan->global_batch_size, 51);
+  const auto lowered = Lower(Fifty(), *plan);
+  ASSERT_TRUE(lowered.ok()) << lowered.status();
+  EXPECT_EQ(lowered->request.learned_max_micro_batch_size, 8);
+  const auto next = Solve(lowered->request, 3);
+  ASSERT_TRUE(next.ok()) << next.status();
+  EXPECT_EQ(*next, lowered->plan);
+  EXPECT_EQ(next->global_batch_size, 51);
+  EXPECT_EQ(next->learning_rate, plan->learning_rate);
+}
+
+TEST(Lower, ShareOfNoUsefulDivisor_IsSaidLoudly) {
+  const auto lowered = Lower(Fifty(), *Solve(Fifty(), 3));
+  ASSERT_TRUE(lowered.ok()) << lowered.status();
+  EXPECT_EQ(lowered->plan.micro_batch_size, 1);
+  EXPECT_EQ(Compare(lowered->request, lowered->plan),
+            "out of memory left micro-batches of up to 8, but the 17 samples of a rank split "
+            "evenly into no more than 1: another --global-batch-size would train faster");
+}
+
+TEST(Lower, TheLesson_SplitsAGivenMicroBatchToo) {
+  Request request;
   request.micro_batch_size = 32;
   request.grad_accum_steps = 2;
-  Request expected;
-  expected.global_batch_size = 128;
-  expected.max_micro_batch_size = 16;
-  EXPECT_EQ(Capped(request, 16), expected);
-}
-
-TEST(Capped, LowerCapOfTheUser_Stays) {
-  Request request;
-  request.max_micro_batch_size = 8;
-  EXPECT_EQ(Capped(request, 16), request);
-  EXPECT_EQ(Capped(request, 4).max_micro_batch_size, 4);
-}
-
-TEST(Capped, CapBelowTheFloor_IsTheFloor) {
-  EXPECT_EQ(Capped(Floor(6), 4).max_micro_batch_size, 6);
+  const auto lowered = Lower(request, *Solve(request, 4));
+  ASSERT_TRUE(lowered.ok()) << lowered.status();
+  EXPECT_EQ(lowered->plan, Even(16, 4, 4));
+  EXPECT_EQ(*Solve(lowered->request, 4), lowered->plan);
 }
 
 TEST(WithoutGaps, PartsThatTheProgramMayComplete_AreLeftOut) {

@@ -234,17 +234,18 @@ TEST(LowerProperty, UntilItIsRefused_OnlyTheSplitMoves) {
     if (!plan.ok()) {
       continue;
     }
+    Request request = trial.request;
     // A micro-batch is below 2^33, and halves at least.
     for (int halved = 0;; ++halved) {
       ASSERT_LT(halved, 34);
-      const auto lowered = Lower(trial.request, *plan);
+      const auto lowered = Lower(request, *plan);
       if (!lowered.ok()) {
         ASSERT_EQ(lowered.status().code(), absl::StatusCode::kFailedPrecondition);
         break;
       }
       const Plan& smaller = lowered->plan;
       ASSERT_LT(smaller.micro_batch_size, plan->micro_batch_size);
-      ASSERT_LE(smaller.micro_batch_size, lowered->max_micro_batch_size);
+      ASSERT_LE(smaller.micro_batch_size, *lowered->request.learned_max_micro_batch_size);
       ASSERT_GE(smaller.micro_batch_size, trial.request.min_micro_batch_size.value_or(1));
       ASSERT_EQ(smaller.even(),
                 smaller.micro_batch_size * smaller.grad_accum_steps * smaller.world_size ==
@@ -254,11 +255,11 @@ TEST(LowerProperty, UntilItIsRefused_OnlyTheSplitMoves) {
       same.micro_batch_size = plan->micro_batch_size;
       same.grad_accum_steps = plan->grad_accum_steps;
       ASSERT_EQ(same, *plan);
-      // A later round of the same world finds a batch under what was learned.
-      const Request later = Capped(HoldGlobal(trial.request, *plan), lowered->max_micro_batch_size);
-      const auto solved = Solve(later, trial.world);
-      ASSERT_TRUE(solved.ok()) << solved.status() << "\n" << Describe(later);
-      ASSERT_LE(solved->micro_batch_size, lowered->max_micro_batch_size);
+      // A later round of the same world comes to the very same plan.
+      const auto solved = Solve(lowered->request, trial.world);
+      ASSERT_TRUE(solved.ok()) << solved.status() << "\n" << Describe(lowered->request);
+      ASSERT_EQ(*solved, smaller) << Describe(lowered->request);
+      request = lowered->request;
       plan = smaller;
     }
   }
