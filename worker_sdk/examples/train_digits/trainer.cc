@@ -2,8 +2,8 @@
 #include "worker_sdk/examples/train_digits/trainer.h"
 
 #include <chrono>
-#include <csignal>
 #include <cmath>
+#include <csignal>
 #include <cstdint>
 #include <cstdio>
 #include <fstream>
