@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
+#include <poll.h>
 #include <sys/stat.h>
 
 #include <atomic>
@@ -381,6 +382,119 @@ TEST(Gateway, OutOfMemoryReportThatCannotBe_IsRefused) {
   EXPECT_EQ(ReportOutOfMemory(*stub, 7, 16).first.error_code(),
             grpc::StatusCode::FAILED_PRECONDITION);
   EXPECT_EQ(WatchPlan(*stub, 0, -1).first.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+}
+
+// A gateway whose coordinator is the test itself, driven by its thread.
+class LoneGateway {
+ public:
+  LoneGateway() {
+    gateway_ = Gateway::Start("job", "a", [this](const core::Event& event) {
+                 sent_.push_back(event);
+               }).value();
+    core::RoundStart start;
+    start.round = kRound;
+    start.first_rank = 2;
+    start.nproc = 2;
+    start.num_nodes = 2;
+    start.world_size = 4;
+    gateway_->BeginRound(start, "127.0.0.1");
+  }
+  Gateway& gateway() { return *gateway_; }
+  std::vector<core::Event>& sent() { return sent_; }
+  [[nodiscard]] std::unique_ptr<ddlaunch::v1::WorkerGateway::Stub> NewStub() const {
+    return ddlaunch::v1::WorkerGateway::NewStub(
+        grpc::CreateChannel(gateway_->target(), grpc::InsecureChannelCredentials()));
+  }
+  // Takes calls until the condition holds; fails when it does not come to.
+  void RunUntil(const std::function<bool()>& done) {
+    const Instant give_up = MonotonicNow() + std::chrono::seconds(20);
+    while (!done()) {
+      ASSERT_LT(MonotonicNow(), give_up);
+      pollfd fd{gateway_->poll_fd(), POLLIN, 0};
+      constexpr int kStepMs = 10;
+      ::poll(&fd, 1, kStepMs);
+      gateway_->OnReady(MonotonicNow());
+    }
+  }
+  template <typename T>
+  void Answer(std::future<T>& call) {
+    RunUntil(
+        [&call] { return call.wait_for(std::chrono::seconds(0)) == std::future_status::ready; });
+  }
+
+ private:
+  std::vector<core::Event> sent_;
+  std::unique_ptr<Gateway> gateway_;
+};
+
+TEST(Gateway, OutOfMemoryReport_IsSaidAgainAfterAReconnectAndThenAnswered) {
+  LoneGateway lone;
+  const auto stub = lone.NewStub();
+  auto call = std::async(std::launch::async, [&] { return ReportOutOfMemory(*stub, 1, 16); });
+  lone.RunUntil([&] { return lone.sent().size() == 1; });
+  lone.gateway().Resend();
+  ASSERT_EQ(lone.sent().size(), 2);
+  for (const core::Event& event : lone.sent()) {
+    const auto* const report = std::get_if<core::OutOfMemory>(&event);
+    ASSERT_NE(report, nullptr);
+    EXPECT_EQ(report->rank, 3);
+    EXPECT_EQ(report->micro_batch_size, 16);
+    EXPECT_EQ(report->step, 9);
+  }
+  core::PlanChanged changed;
+  changed.round = kRound;
+  changed.revision = 1;
+  changed.plan.emplace();
+  changed.plan->micro_batch_size = 8;
+  lone.gateway().OnMessage(changed);
+  lone.Answer(call);
+  EXPECT_EQ(call.get().second.revision(), 1);
+  lone.gateway().Resend();
+  EXPECT_EQ(lone.sent().size(), 2) << "nothing is open any more";
+  EXPECT_FALSE(lone.gateway().out_of_memory(1).has_value());
+}
+
+TEST(Gateway, OutOfMemoryRefused_OnlyThatRankIsAnsweredAndRemembered) {
+  LoneGateway lone;
+  const auto stub = lone.NewStub();
+  auto first = std::async(std::launch::async, [&] { return ReportOutOfMemory(*stub, 0, 1); });
+  auto second = std::async(std::launch::async, [&] { return ReportOutOfMemory(*stub, 1, 1); });
+  lone.RunUntil([&] { return lone.sent().size() == 2; });
+  core::PlanChanged refused;
+  refused.round = kRound;
+  refused.rank = 3;
+  refused.error = "at the floor";
+  lone.gateway().OnMessage(refused);
+  lone.Answer(second);
+  EXPECT_EQ(second.get().first.error_message(), "at the floor");
+  EXPECT_TRUE(lone.gateway().out_of_memory(1).has_value());
+  EXPECT_FALSE(lone.gateway().out_of_memory(0).has_value());
+  lone.gateway().EndRound("over");
+  lone.Answer(first);
+  EXPECT_EQ(first.get().first.error_code(), grpc::StatusCode::ABORTED);
+  EXPECT_TRUE(lone.gateway().out_of_memory(1).has_value()) << "it may end after the round";
+}
+
+TEST(Gateway, RoundEnds_WatchersOfThePlanAreAborted) {
+  LoneGateway lone;
+  const auto stub = lone.NewStub();
+  auto watch = std::async(std::launch::async, [&] { return WatchPlan(*stub, 0, 0); });
+  lone.RunUntil([&] { return lone.gateway().deadline().has_value(); });
+  lone.gateway().EndRound("over");
+  lone.Answer(watch);
+  EXPECT_EQ(watch.get().first.error_code(), grpc::StatusCode::ABORTED);
+}
+
+TEST(Gateway, WorkerThatExitsForLackOfMemory_IsRememberedWithItsNumbers) {
+  LoneGateway lone;
+  const auto stub = lone.NewStub();
+  auto call = std::async(std::launch::async,
+                         [&] { return ReportOutOfMemory(*stub, 1, 0, /*exiting=*/true); });
+  lone.Answer(call);
+  EXPECT_TRUE(call.get().first.ok());
+  ASSERT_TRUE(lone.gateway().out_of_memory(1).has_value());
+  EXPECT_EQ(lone.gateway().out_of_memory(1)->asked_bytes, std::int64_t{2} << 30U);
+  EXPECT_TRUE(lone.sent().empty()) << "its end will say it";
 }
 
 }  // namespace
