@@ -96,8 +96,8 @@ void Checker::CheckRevision(const Step& step, Job& job, const core::PlanChanged&
   job.revision = changed.revision;
   job.in_force = changed.plan;
   job.in_force_request = changed.plan_request;
-  job.cap = std::min(changed.plan_request.max_micro_batch_size.value_or(0),
-                     job.cap.value_or(changed.plan->micro_batch_size * 2));
+  const std::int64_t learnt = changed.plan_request.learned_max_micro_batch_size.value_or(0);
+  job.cap = std::min(learnt, job.cap.value_or(learnt));
   if (job.plan.has_value() && job.plan->plan.has_value()) {
     job.plan->plan = changed.plan;
   }
@@ -112,8 +112,8 @@ void Checker::NoteMemoryFailure(Job& job) {
   const auto lowered = plan::Lower(job.in_force_request, *job.in_force);
   job.stops_for_memory = job.learnt || lowered.ok();
   if (!job.learnt && lowered.ok()) {
-    job.cap =
-        std::min(lowered->max_micro_batch_size, job.cap.value_or(lowered->max_micro_batch_size));
+    const std::int64_t learnt = *lowered->request.learned_max_micro_batch_size;
+    job.cap = std::min(learnt, job.cap.value_or(learnt));
     job.learnt = true;
   }
 }
