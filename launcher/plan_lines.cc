@@ -23,7 +23,11 @@ std::vector<PlanLine> PlanLines::OnAgreed(const core::PlanReply& reply) {
     programs_ = reply.plan;
     return {};
   }
-  return Say(*reply.plan, reply.plan_request, programs_);
+  std::vector<PlanLine> lines = Say(*reply.plan, reply.plan_request, programs_);
+  if (launchers_.has_value()) {
+    lines.front().text += ", with what the program adds";  // often only another hash
+  }
+  return lines;
 }
 
 std::vector<PlanLine> PlanLines::OnChanged(const core::PlanChanged& changed) {

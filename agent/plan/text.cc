@@ -116,7 +116,7 @@ std::string Describe(const Plan& plan) {
                      std::to_string(plan.grad_accum_steps) + " x world " +
                      std::to_string(plan.world_size);
   if (plan.learning_rate.has_value()) {
-    text += ", learning rate " + RoundTrip(*plan.learning_rate);
+    text += ", learning rate " + Rounded(*plan.learning_rate);
   }
   if (plan.warmup_steps > 0) {
     text += ", warm-up " + std::to_string(plan.warmup_steps) +

@@ -129,7 +129,7 @@ std::string GnuplotScript(const TuneConfig& config, const Findings& findings) {
   if (has_loss) {
     absl::StrAppend(&draw,
                     "set title 'Loss'\nset xlabel 'samples'\nset ylabel 'mean loss of a step'\n"
-                    "set key top right\nplot ",
+                    "set key default\nset key top right\nplot ",
                     curves.plot, "\n");
   }
   absl::StrAppend(&draw, "unset multiplot\nreset\n");

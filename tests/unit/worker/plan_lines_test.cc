@@ -8,6 +8,7 @@ namespace ddl {
 namespace {
 
 using ::testing::ElementsAre;
+using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
@@ -76,6 +77,14 @@ TEST(PlanLines, LaunchersPlanThatTheProgramAddsNothingTo_IsSaidOnce) {
   PlanLines lines;
   lines.OnStart(Start(1, 4, 4));
   EXPECT_THAT(lines.OnAgreed({1, Start(1, 4, 4).plan, "", {}}), IsEmpty());
+}
+
+TEST(PlanLines, ProgramAddsToTheLaunchersPlan_SaysSo) {
+  PlanLines lines;
+  lines.OnStart(Start(1, 4, 4));
+  core::PlanReply reply{1, Start(1, 4, 4).plan, "", {}};
+  reply.plan->total_samples = 4800;
+  EXPECT_THAT(lines.OnAgreed(reply).front().text, EndsWith("], with what the program adds"));
 }
 
 TEST(PlanLines, OutOfMemory_IsLoudOnceAndTheNextRoundDiffersFromIt) {
