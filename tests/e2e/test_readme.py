@@ -4,6 +4,7 @@ came from them, its program is the one that a test builds and runs."""
 import os
 import pathlib
 import re
+import shutil
 import subprocess
 import unittest
 
@@ -53,6 +54,7 @@ class ReadmeTest(E2eTest):
                 refused = "--global-batch-size=30" in line
                 for shell, output in zip(shells, outputs):
                     self.assertEqual(shell.returncode, 2 if refused else 0, output)
+        shutil.rmtree(self.path("ddlaunch-tune"))  # by its name it could be a gateway's
 
     def check_coordinator(self, line):
         """It serves until it is stopped."""
