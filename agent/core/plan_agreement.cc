@@ -130,14 +130,14 @@ absl::Status PlanAgreement::LowerMicroBatch(std::int64_t micro_batch_size) {
         "(--global-batch-size), or use a smaller one in the program");
   }
   do {
-    DDL_ASSIGN_OR_RETURN(plan::Lowered lowered, plan::Lower(agreed->request, *agreed->plan));
-    *agreed = Agreed{lowered.plan, std::move(lowered.request)};
+    DDL_ASSIGN_OR_RETURN(const plan::Lowered lowered, plan::Lower(agreed->request, *agreed->plan));
+    *agreed = Agreed{lowered.plan, lowered.request};
   } while (agreed->plan->micro_batch_size >= micro_batch_size);
   Learn(*agreed->request.learned_max_micro_batch_size);
   if (proposal_.has_value() && proposal_->answer.ok()) {
-    proposal_->answer = *std::move(agreed);
+    proposal_->answer = *agreed;
   } else {
-    started_ = *std::move(agreed);
+    started_ = *agreed;
   }
   return absl::OkStatus();
 }

@@ -82,8 +82,8 @@ absl::StatusOr<PlanRevision> MemoryGateway::ReportOutOfMemory(const OutOfMemoryR
   if (report.micro_batch_size > micro) {
     return *in_force_;  // another rank has said it already
   }
-  DDL_ASSIGN_OR_RETURN(plan::Lowered lowered, plan::Lower(request_, ToCore(in_force_->plan)));
-  request_ = std::move(lowered.request);
+  DDL_ASSIGN_OR_RETURN(const plan::Lowered lowered, plan::Lower(request_, ToCore(in_force_->plan)));
+  request_ = lowered.request;
   in_force_ = PlanRevision{in_force_->revision + 1, FromCore(lowered.plan), report.step,
                            "out of memory in step " + std::to_string(report.step) +
                                " with a micro-batch of " + std::to_string(micro)};
