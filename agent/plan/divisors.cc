@@ -121,7 +121,7 @@ std::int64_t Divisors::Largest(std::size_t index, std::int64_t chosen, std::int6
   if (index == count_) {
     return chosen;
   }
-  std::int64_t best = 0;
+  std::int64_t best = 1;  // which divides everything
   for (int i = 0; i <= powers_[index].exponent && chosen <= limit; ++i) {
     best = std::max(best, Largest(index + 1, chosen, limit));
     chosen *= powers_[index].prime;
