@@ -21,10 +21,10 @@ using Json = nlohmann::ordered_json;
 // ---- what was held, and what moved ---------------------------------------------
 
 struct BatchNumber {
-  const char* name;   // in JSON
-  const char* title;  // in the table
+  const char* name = "";   // in JSON
+  const char* title = "";  // in the table
   std::optional<std::int64_t> asked;
-  std::int64_t actual;
+  std::int64_t actual = 0;
 };
 
 std::array<BatchNumber, 3> BatchNumbers(const plan::Request& request, const plan::Plan& plan) {

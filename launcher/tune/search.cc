@@ -94,7 +94,7 @@ std::optional<std::int64_t> Search::Disturbed() const {
   for (std::size_t i = 1; i + 1 < curve.size() && repeated_.size() < kMostRepeats; ++i) {
     const double neighbours = std::min(curve[i - 1].samples_per_s, curve[i + 1].samples_per_s);
     const std::int64_t micro = curve[i].micro_batch_size;
-    if (curve[i].samples_per_s < kMuchWorse * neighbours && repeated_.count(micro) == 0) {
+    if (curve[i].samples_per_s < kMuchWorse * neighbours && !repeated_.contains(micro)) {
       return micro;
     }
   }

@@ -230,7 +230,7 @@ void Judge(const TuneConfig& config, const Run& run, const StepFollower& followe
   const auto seen = result.steps.size();
   if (!run.was_stopped() && run.exit_code() != 0) {
     const bool is_oom =
-        config.oom_exit_codes.count(run.exit_code()) > 0 || SaysOutOfMemory(Tail(result.output));
+        config.oom_exit_codes.contains(run.exit_code()) || SaysOutOfMemory(Tail(result.output));
     result.outcome = is_oom ? Outcome::kOutOfMemory : Outcome::kFailed;
     result.why = is_oom ? "out of memory" : ExitText(run.exit_code());
     result.exit_code = run.exit_code();

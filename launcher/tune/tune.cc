@@ -320,7 +320,7 @@ class Tuner {
     }
     std::string written = PathOf("trials.csv");
     if (findings_.choice.has_value()) {
-      const absl::Status proposed = WriteFile(PathOf("tune.yaml"), YamlText(config_, findings_));
+      absl::Status proposed = WriteFile(PathOf("tune.yaml"), YamlText(config_, findings_));
       if (!proposed.ok()) {
         // Half of it is a file of other flags.
         ::unlink(PathOf("tune.yaml").c_str());
