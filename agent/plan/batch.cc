@@ -181,13 +181,11 @@ Batch UnderLesson(const Request& request, const Batch& batch, std::int64_t world
   if (batch.micro <= most) {
     return batch;
   }
-  const std::int64_t share = CeilDivide(batch.global, world);
-  if (PolicyOf(request) == BatchPolicy::kExact) {
-    const std::int64_t steps = CeilDivide(share, most);
-    return {batch.global, CeilDivide(share, steps), steps};
-  }
-  const std::int64_t micro = Divisors(share).AtMost(most);
-  return {batch.global, micro, share / micro};
+  // Both have one: what a rank gets is as it was.
+  return (PolicyOf(request) == BatchPolicy::kExact
+              ? SolveExact(batch.global, std::nullopt, world, most)
+              : SplitEvenly(batch.global, world, most))
+      .value_or(batch);
 }
 
 std::optional<Batch> SolveBatch(const Request& request, std::int64_t world) {

@@ -85,7 +85,6 @@ class PlanWatch {
   void Adopt(const PlanRevision& revision);
 
   [[nodiscard]] std::int64_t micro_batch_size() const { return micro_batch_size_; }
-  [[nodiscard]] std::int64_t step() const { return step_; }
 
  private:
   PlanWatch(std::shared_ptr<PlanSeat> seat, std::shared_ptr<Gateway> gateway, Backend* backend,

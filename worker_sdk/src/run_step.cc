@@ -179,7 +179,7 @@ absl::Status DataParallel::PrepareRetry(const Attempt& attempt) {
   if (!revision.ok()) {
     const std::string why = attempt.communicated ? std::string(error.message()) + "; " : "";
     return give_up({revision.status().code(), why + "to do step " + std::to_string(next_step_) +
-                                                  " again after a rank ran out of " + "memory: " +
+                                                  " again after a rank ran out of memory: " +
                                                   std::string(revision.status().message())});
   }
   if (ours) {
