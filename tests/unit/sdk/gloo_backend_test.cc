@@ -1,6 +1,8 @@
 // The Gloo backend over loopback: threads as ranks, and a peer that dies.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
 
 #include <algorithm>
 #include <atomic>
@@ -8,10 +10,14 @@
 #include <cstring>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <string>
+#include <string_view>
 #include <thread>
+#include <utility>
 #include <vector>
 
+#include "agent/base/unique_fd.h"
 #include "ddl/backend.h"
 #include "tests/unit/sdk/world.h"
 
@@ -179,6 +185,62 @@ TEST(Gloo, Reconnect_MakesABrokenBackendUsableAgain) {
     EXPECT_TRUE(backend->Close().ok());
     EXPECT_EQ(backend->Reconnect().code(), absl::StatusCode::kFailedPrecondition);
   });
+}
+
+// Connects to every address of the ranks' first try before the ranks can, as a port
+// scanner would, and says nothing.
+class Strangers final : public testing::ForwardingGateway {
+ public:
+  explicit Strangers(int world_size) : ForwardingGateway(world_size), world_size_(world_size) {}
+
+  absl::Status Publish(std::string_view key, std::string_view value) override {
+    // A rank listens once for each peer. Gloo's addresses begin with a sockaddr and
+    // are all of one size.
+    const std::size_t size = value.size() / static_cast<std::size_t>(world_size_ - 1);
+    if (size >= sizeof(sockaddr_storage) && visited_.fetch_add(1) < world_size_) {
+      for (std::size_t at = 0; at < value.size(); at += size) {
+        Visit(value.substr(at));
+      }
+    }
+    return ForwardingGateway::Publish(key, value);
+  }
+
+  [[nodiscard]] int connections() const { return connections_; }
+
+ private:
+  void Visit(std::string_view bytes) {
+    sockaddr_in address{};
+    std::memcpy(&address, bytes.data(), sizeof(address));
+    UniqueFd stranger(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    ASSERT_TRUE(stranger.valid());
+    // NOLINTNEXTLINE(cppcoreguidelines-pro-type-reinterpret-cast): what sockets want.
+    const auto* const to = reinterpret_cast<const sockaddr*>(&address);
+    ASSERT_EQ(::connect(stranger.get(), to, sizeof(address)), 0);
+    ++connections_;
+    const std::lock_guard lock(mutex_);
+    strangers_.push_back(std::move(stranger));
+  }
+
+  const int world_size_;
+  std::atomic<int> visited_ = 0;
+  std::atomic<int> connections_ = 0;
+  std::mutex mutex_;
+  std::vector<UniqueFd> strangers_;  // guarded by mutex_
+};
+
+TEST(Gloo, StrangersConnectFirst_TheRanksMeetElsewhere) {
+  constexpr int kWorld = 3;
+  auto gateway = std::make_shared<Strangers>(kWorld);
+  OnEveryRank(kWorld, [&](int rank) {
+    const Context context = MakeContext(gateway, rank, kWorld);
+    auto backend = CreateBackend(context, "gloo");
+    ASSERT_TRUE(backend.ok()) << backend.status();
+    std::vector<float> values(1000, 1);
+    ASSERT_TRUE((*backend)->AllReduceSum(std::span(values)).ok());
+    EXPECT_TRUE(AllEqual(values, 3.0F));
+    EXPECT_TRUE((*backend)->Close().ok());
+  });
+  EXPECT_EQ(gateway->connections(), kWorld * (kWorld - 1));
 }
 
 TEST(Gloo, Interrupt_EndsWhatWaitsAsSoonAsAPeerReconnects) {

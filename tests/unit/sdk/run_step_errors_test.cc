@@ -31,44 +31,22 @@ static_assert(std::is_move_assignable_v<DataParallel>);
 constexpr std::int64_t kGlobal = 8;
 
 // One rank's agent: keeps the reports, and fails barriers as told.
-class Agent final : public internal::Gateway {
+class Agent final : public testing::ForwardingGateway {
  public:
-  absl::Status Publish(std::string_view key, std::string_view value) override {
-    return memory_.Publish(key, value);
-  }
-  absl::StatusOr<std::string> Fetch(std::string_view key, Timeout timeout,
-                                    const std::stop_token& stop) override {
-    return memory_.Fetch(key, timeout, stop);
-  }
+  Agent() : ForwardingGateway(1) {}
+
   absl::Status Barrier(std::string_view name, Timeout timeout,
                        const std::stop_token& stop) override {
-    return barrier.ok() ? memory_.Barrier(name, timeout, stop) : barrier;
-  }
-  absl::StatusOr<Plan> AgreePlan(const PlanDefaults& defaults, Timeout timeout) override {
-    return memory_.AgreePlan(defaults, timeout);
+    return barrier.ok() ? ForwardingGateway::Barrier(name, timeout, stop) : barrier;
   }
   absl::StatusOr<internal::PlanRevision> ReportOutOfMemory(
       const internal::OutOfMemoryReport& report) override {
     reports.push_back(report);
-    return memory_.ReportOutOfMemory(report);
-  }
-  absl::StatusOr<internal::PlanRevision> WatchPlan(int after,
-                                                   const std::stop_token& stop) override {
-    return memory_.WatchPlan(after, stop);
-  }
-  absl::Status MarkGroup(std::string_view name, bool open) override {
-    return memory_.MarkGroup(name, open);
-  }
-  absl::Status ReportProgress(std::int64_t step, std::int64_t total_steps,
-                              double samples_per_s) override {
-    return memory_.ReportProgress(step, total_steps, samples_per_s);
+    return ForwardingGateway::ReportOutOfMemory(report);
   }
 
   absl::Status barrier;  // set before the first report
   std::vector<internal::OutOfMemoryReport> reports;
-
- private:
-  internal::MemoryGateway memory_{1};
 };
 
 // A rank alone, whose operations end as told.

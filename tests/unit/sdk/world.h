@@ -4,9 +4,13 @@
 #define DDLAUNCH_TESTS_UNIT_SDK_WORLD_H_
 
 #include <condition_variable>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <stop_token>
+#include <string>
+#include <string_view>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -26,6 +30,45 @@ inline Context MakeContext(std::shared_ptr<internal::Gateway> gateway, int rank,
   membership.local_world_size = world_size;
   return internal::ContextAccess::Make(membership, std::move(gateway), {});
 }
+
+// A gateway over memory, for tests that change one of its methods. Thread safe.
+class ForwardingGateway : public internal::Gateway {
+ public:
+  explicit ForwardingGateway(int world_size) : memory_(world_size) {}
+
+  absl::Status Publish(std::string_view key, std::string_view value) override {
+    return memory_.Publish(key, value);
+  }
+  absl::StatusOr<std::string> Fetch(std::string_view key, Timeout timeout,
+                                    const std::stop_token& stop) override {
+    return memory_.Fetch(key, timeout, stop);
+  }
+  absl::Status Barrier(std::string_view name, Timeout timeout,
+                       const std::stop_token& stop) override {
+    return memory_.Barrier(name, timeout, stop);
+  }
+  absl::StatusOr<Plan> AgreePlan(const PlanDefaults& defaults, Timeout timeout) override {
+    return memory_.AgreePlan(defaults, timeout);
+  }
+  absl::StatusOr<internal::PlanRevision> ReportOutOfMemory(
+      const internal::OutOfMemoryReport& report) override {
+    return memory_.ReportOutOfMemory(report);
+  }
+  absl::StatusOr<internal::PlanRevision> WatchPlan(int after,
+                                                   const std::stop_token& stop) override {
+    return memory_.WatchPlan(after, stop);
+  }
+  absl::Status MarkGroup(std::string_view name, bool open) override {
+    return memory_.MarkGroup(name, open);
+  }
+  absl::Status ReportProgress(std::int64_t step, std::int64_t total_steps,
+                              double samples_per_s) override {
+    return memory_.ReportProgress(step, total_steps, samples_per_s);
+  }
+
+ private:
+  internal::MemoryGateway memory_;
+};
 
 // Calls body(rank) in a thread for each rank and waits for all.
 inline void OnEveryRank(int world_size, const std::function<void(int)>& body) {

@@ -7,8 +7,6 @@
 #include <gloo/common/error.h>
 #include <gloo/common/logging.h>
 #include <gloo/math.h>
-#include <gloo/rendezvous/context.h>
-#include <gloo/transport/tcp/device.h>
 
 #include <csignal>
 #include <exception>
@@ -18,7 +16,7 @@
 #include <utility>
 
 #include "agent/base/status_macros.h"
-#include "worker_sdk/backends/gloo/gloo_store.h"
+#include "worker_sdk/backends/gloo/gloo_mesh.h"
 #include "worker_sdk/src/gateway.h"
 #include "worker_sdk/src/group_mark.h"
 
@@ -53,50 +51,18 @@ void IgnoreBrokenPipes() {
 // of this one.
 constexpr std::chrono::milliseconds kBlameDelay = std::chrono::seconds(3);
 
-// What it takes to connect, at first and again.
-struct Meeting {
-  int rank = 0;
-  int world_size = 1;
-  std::string address;  // this node's own
-  std::shared_ptr<Gateway> gateway;
-  std::chrono::milliseconds timeout{};
-};
-using Mesh = std::shared_ptr<gloo::rendezvous::Context>;
-
-// Connects all ranks, which meet under keys that begin with `prefix`.
-absl::StatusOr<Mesh> Connect(const Meeting& meeting, const std::string& prefix) {
-  GlooStore store(*meeting.gateway, prefix, std::chrono::steady_clock::now() + meeting.timeout);
-  try {
-    gloo::transport::tcp::attr attributes;
-    attributes.hostname = meeting.address;
-    std::shared_ptr<gloo::transport::Device> device =
-        gloo::transport::tcp::CreateDevice(attributes);
-    auto mesh = std::make_shared<gloo::rendezvous::Context>(meeting.rank, meeting.world_size);
-    mesh->setTimeout(meeting.timeout);
-    mesh->connectFullMesh(store, device);
-    return mesh;
-  } catch (const std::exception& e) {
-    if (!store.error().ok()) {
-      return store.error();
-    }
-    const std::string text = "gloo, rank " + std::to_string(meeting.rank) + ", connecting from " +
-                             meeting.address + ": " + e.what();
-    return SaysTimeout(text) ? absl::DeadlineExceededError(text) : absl::UnavailableError(text);
-  }
-}
-
 class GlooBackend final : public Backend {
  public:
   // `prefix` names what belongs to this backend at the gateway.
-  GlooBackend(Meeting meeting, Mesh mesh, std::string prefix)
-      : meeting_(std::move(meeting)),
+  GlooBackend(MeshOptions options, Mesh mesh, std::string prefix)
+      : options_(std::move(options)),
         context_(std::move(mesh)),
         prefix_(std::move(prefix)),
-        mark_(meeting_.gateway, prefix_) {}
+        mark_(options_.gateway, prefix_) {}
 
   [[nodiscard]] std::string_view name() const override { return "gloo"; }
-  [[nodiscard]] int rank() const override { return meeting_.rank; }
-  [[nodiscard]] int world_size() const override { return meeting_.world_size; }
+  [[nodiscard]] int rank() const override { return options_.rank; }
+  [[nodiscard]] int world_size() const override { return options_.world_size; }
 
   absl::Status AllReduceSum(std::span<float> values) override { return AllReduce(values); }
   absl::Status AllReduceSum(std::span<double> values) override { return AllReduce(values); }
@@ -140,7 +106,7 @@ class GlooBackend final : public Backend {
     tag_ = 0;
     ++reconnections_;
     absl::StatusOr<Mesh> mesh =
-        Connect(meeting_, prefix_ + "again/" + std::to_string(reconnections_) + "/");
+        ConnectMesh(options_, prefix_ + "again/" + std::to_string(reconnections_) + "/");
     broken_ = mesh.status();
     if (mesh.ok()) {
       context_ = *std::move(mesh);
@@ -162,7 +128,7 @@ class GlooBackend final : public Backend {
     closed_ = true;
     broken_ = absl::FailedPreconditionError(Who("an operation") + ": the backend was closed");
     absl::Status closed =
-        meeting_.gateway->Barrier(prefix_ + "close", meeting_.timeout, std::stop_token());
+        options_.gateway->Barrier(prefix_ + "close", options_.timeout, std::stop_token());
     mark_.Leave();
     return closed;
   }
@@ -204,7 +170,7 @@ class GlooBackend final : public Backend {
       // Nobody publishes this key: the wait ends with the round, with the time, or
       // when it turns out that the peers only want to connect anew.
       [[maybe_unused]] const auto ignored =
-          meeting_.gateway->Fetch(prefix_ + "round-over", kBlameDelay, interrupted);
+          options_.gateway->Fetch(prefix_ + "round-over", kBlameDelay, interrupted);
     }
     if (interrupted.stop_requested()) {
       broken_ = Interrupted(what);
@@ -240,7 +206,7 @@ class GlooBackend final : public Backend {
   [[nodiscard]] absl::Status Broken(const std::string& what, const std::string& text) const {
     if (SaysTimeout(text)) {
       return absl::DeadlineExceededError(Who(what) + ": a peer did not come within " +
-                                         std::to_string(meeting_.timeout.count()) + " ms (" + text +
+                                         std::to_string(options_.timeout.count()) + " ms (" + text +
                                          ")");
     }
     return absl::UnavailableError(Who(what) + ": the connection to a peer broke: it has died or " +
@@ -250,7 +216,7 @@ class GlooBackend final : public Backend {
   // Operations follow one another in the same order on every rank.
   std::uint32_t NextTag() { return tag_++; }
 
-  const Meeting meeting_;
+  const MeshOptions options_;
   Mesh context_;  // null: connecting anew failed
   const std::string prefix_;
   GroupMark mark_;
@@ -267,11 +233,11 @@ class GlooBackend final : public Backend {
 absl::StatusOr<std::unique_ptr<Backend>> CreateGlooBackend(const Context& context,
                                                            const BackendOptions& options) {
   IgnoreBrokenPipes();
-  Meeting meeting{context.rank(), context.world_size(), context.address(),
-                  ContextAccess::GatewayOf(context), options.timeout};
+  MeshOptions mesh_options{context.rank(), context.world_size(), context.address(),
+                           ContextAccess::GatewayOf(context), options.timeout};
   const std::string prefix = "ddl/gloo/" + std::to_string(context.NextSequence()) + "/";
-  DDL_ASSIGN_OR_RETURN(Mesh mesh, Connect(meeting, prefix));
-  return std::make_unique<GlooBackend>(std::move(meeting), std::move(mesh), prefix);
+  DDL_ASSIGN_OR_RETURN(Mesh mesh, ConnectMesh(mesh_options, prefix));
+  return std::make_unique<GlooBackend>(std::move(mesh_options), std::move(mesh), prefix);
 }
 
 }  // namespace ddl::internal

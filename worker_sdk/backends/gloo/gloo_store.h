@@ -5,6 +5,7 @@
 #include <gloo/rendezvous/store.h>
 
 #include <chrono>
+#include <map>
 #include <string>
 #include <utility>
 #include <vector>
@@ -19,9 +20,16 @@ namespace ddl::internal {
 class GlooStore final : public gloo::rendezvous::Store {
  public:
   // All keys begin with `prefix`; the whole rendezvous ends by `deadline`.
-  GlooStore(Gateway& gateway, std::string prefix, std::chrono::steady_clock::time_point deadline)
-      : gateway_(gateway), prefix_(std::move(prefix)), deadline_(deadline) {}
+  GlooStore(Gateway& gateway, std::string prefix, int rank, int world_size,
+            std::chrono::steady_clock::time_point deadline)
+      : gateway_(gateway),
+        prefix_(std::move(prefix)),
+        rank_(rank),
+        world_size_(world_size),
+        deadline_(deadline) {}
 
+  // Also waits for what the other ranks set, so that nobody begins to connect before
+  // everybody listens.
   void set(const std::string& key, const std::vector<char>& data) override;
   std::vector<char> get(const std::string& key) override;
   void wait(const std::vector<std::string>& keys) override;
@@ -33,11 +41,14 @@ class GlooStore final : public gloo::rendezvous::Store {
  private:
   // Keeps `status` and throws.
   [[noreturn]] void Fail(absl::Status status);
-  std::string Fetch(const std::string& key);
+  std::vector<char> Fetch(const std::string& key, int rank);
 
   Gateway& gateway_;
   const std::string prefix_;
+  const int rank_;
+  const int world_size_;
   const std::chrono::steady_clock::time_point deadline_;
+  std::map<std::string, std::vector<char>> values_;
   absl::Status error_;
 };
 
