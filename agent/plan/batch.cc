@@ -182,7 +182,7 @@ Batch UnderLesson(const Request& request, const Batch& batch, std::int64_t world
     return batch;
   }
   // Both have one: what a rank gets is as it was.
-  return (PolicyOf(request) == BatchPolicy::kExact
+  return (PolicyOf(request) == BatchPolicy::kExact || request.uneven_micro_steps.value_or(false)
               ? SolveExact(batch.global, std::nullopt, world, most)
               : SplitEvenly(batch.global, world, most))
       .value_or(batch);

@@ -41,6 +41,9 @@ struct Request {
   // No flag: what running out of memory taught. The share of a rank is split into
   // micro-batches of at most so many; the global batch does not depend on it.
   std::optional<std::int64_t> learned_max_micro_batch_size;
+  // No flag: the program splits its share as the SDK's RunStep does, so the lesson may
+  // leave the last micro-batches of a step one sample smaller than the others.
+  std::optional<bool> uneven_micro_steps;
   // The rate.
   std::optional<double> base_lr;  // at base_batch_size
   std::optional<std::int64_t> base_batch_size;

@@ -44,6 +44,7 @@ static_assert(v1::LR_DECAY_LINEAR == static_cast<int>(plan::LrDecay::kLinear) + 
   FIELD(max_micro_batch_size)           \
   FIELD(min_micro_batch_size)           \
   FIELD(learned_max_micro_batch_size)   \
+  FIELD(uneven_micro_steps)             \
   FIELD(grad_accum_steps)               \
   FIELD(base_lr)                        \
   FIELD(base_batch_size)                \
