@@ -11,13 +11,6 @@
 namespace ddl::core {
 namespace {
 
-// A rate, a cap or a warm-up alone makes no plan: the batch may still come from
-// the program.
-bool GivesBatch(const plan::Request& request) {
-  return request.global_batch_size.has_value() || request.micro_batch_size.has_value() ||
-         request.grad_accum_steps.has_value();
-}
-
 plan::Request Held(const plan::Request& request, const std::optional<plan::Plan>& held,
                    std::int64_t world_size) {
   const bool changed = held.has_value() && held->world_size != world_size;
@@ -46,7 +39,7 @@ absl::StatusOr<PlanAgreement::Agreed> PlanAgreement::SolveFor(const plan::Reques
 }
 
 absl::StatusOr<PlanAgreement::Agreed> PlanAgreement::ForWorld(std::int64_t world_size) const {
-  if (GivesBatch(launcher_)) {
+  if (launcher_.has_batch()) {
     auto whole = SolveFor(launcher_, held_, world_size);
     if (whole.ok()) {
       return whole;
@@ -81,7 +74,7 @@ void PlanAgreement::RoundStarted(const Agreed& agreed, std::int64_t world_size) 
 
 absl::StatusOr<PlanAgreement::Agreed> PlanAgreement::SolveMerged(
     const plan::Request& merged) const {
-  if (!GivesBatch(merged)) {
+  if (!merged.has_batch()) {
     return absl::InvalidArgumentError(
         "no batch size was given, neither by flags nor by the program; give "
         "--global-batch-size or --micro-batch-size");

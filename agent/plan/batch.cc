@@ -5,8 +5,13 @@
 #include <cstdint>
 #include <cstdlib>
 #include <optional>
+#include <string>
+#include <string_view>
 
+#include "agent/base/status_macros.h"
 #include "agent/plan/divisors.h"
+#include "agent/plan/flag_names.h"
+#include "agent/plan/number_text.h"
 #include "agent/plan/numbers.h"
 
 namespace ddl::plan {
@@ -167,14 +172,32 @@ std::optional<Batch> SolveNear(const Request& request, std::int64_t world) {
                                   : NearestFree(global, world, cap);
 }
 
-// The micro-batch is neither above the cap nor below the floor, and these not crossed.
+absl::Status CheckRange(std::string_view name, std::optional<std::int64_t> value,
+                        std::int64_t most) {
+  return !value.has_value() || (*value >= 1 && *value <= most)
+             ? absl::OkStatus()
+             : absl::InvalidArgumentError(Flag(name, *value) + " is out of range: 1 to " +
+                                          std::to_string(most));
+}
+
+}  // namespace
+
+absl::Status CheckBatch(const Request& request) {
+  DDL_RETURN_IF_ERROR(CheckRange(kGlobal, request.global_batch_size, kMaxNumber));
+  DDL_RETURN_IF_ERROR(CheckRange(kMicro, request.micro_batch_size, kMaxShare));
+  DDL_RETURN_IF_ERROR(CheckRange(kMaxMicro, request.max_micro_batch_size, kMaxShare));
+  DDL_RETURN_IF_ERROR(CheckRange(kMinMicro, request.min_micro_batch_size, kMaxShare));
+  DDL_RETURN_IF_ERROR(
+      CheckRange("the learned micro-batch", request.learned_max_micro_batch_size, kMaxShare));
+  DDL_RETURN_IF_ERROR(CheckRange(kAccumulation, request.grad_accum_steps, kMaxShare));
+  return CheckRange(kBaseBatch, request.base_batch_size, kMaxNumber);
+}
+
 bool CapsAgree(const Request& request) {
   const std::int64_t floor = request.min_micro_batch_size.value_or(1);
   const std::int64_t micro = request.micro_batch_size.value_or(floor);
   return floor <= micro && micro <= CapOf(request);
 }
-
-}  // namespace
 
 Batch UnderLesson(const Request& request, const Batch& batch, std::int64_t world) {
   const std::int64_t most = request.learned_max_micro_batch_size.value_or(batch.micro);

@@ -27,8 +27,14 @@ inline BatchPolicy PolicyOf(const Request& request) {
   return request.batch_policy.value_or(BatchPolicy::kFail);
 }
 
-// The batch for `world` ranks; nothing where there is none. REQUIRES: every number of
-// the batch in the request is in its range, and so is `world`.
+// INVALID_ARGUMENT: a number out of range.
+absl::Status CheckBatch(const Request& request);
+
+// The micro-batch is neither above the cap nor below the floor, and these not crossed.
+bool CapsAgree(const Request& request);
+
+// The batch for `world` ranks; nothing where there is none. REQUIRES: CheckBatch
+// is content, and `world` is in 1..kMaxNumber.
 std::optional<Batch> SolveBatch(const Request& request, std::int64_t world);
 
 // The batch as running out of memory taught to split it: see Request.

@@ -15,17 +15,14 @@ Request Merge(const Request& launcher, const Request& program) {
   const auto either = [](const auto& first, const auto& second) {
     return first.has_value() ? first : second;
   };
-  const bool launcher_has_batch = launcher.global_batch_size.has_value() ||
-                                  launcher.micro_batch_size.has_value() ||
-                                  launcher.grad_accum_steps.has_value();
-  const Request& batch = launcher_has_batch ? launcher : program;
+  const Request& batch = launcher.has_batch() ? launcher : program;
   Request merged;
   merged.global_batch_size = batch.global_batch_size;
   merged.micro_batch_size = batch.micro_batch_size;
   merged.grad_accum_steps = batch.grad_accum_steps;
   // The policy goes with the batch: for the launcher's batch, none is the program's.
-  merged.batch_policy = launcher_has_batch ? launcher.batch_policy
-                                           : either(launcher.batch_policy, program.batch_policy);
+  merged.batch_policy = launcher.has_batch() ? launcher.batch_policy
+                                             : either(launcher.batch_policy, program.batch_policy);
   const auto take = [&](auto Request::*field) {
     merged.*field = either(launcher.*field, program.*field);
   };
@@ -57,45 +54,6 @@ Request Merge(const Request& launcher, const Request& program) {
   merged.lr_decay_steps = interval.lr_decay_steps;
   merged.lr_decay_epochs = interval.lr_decay_epochs;
   return merged;
-}
-
-Request WithoutGaps(const Request& request) {
-  Request whole = request;
-  if (!request.lr_scaling.has_value() ||
-      (*request.lr_scaling != LrScaling::kNone &&
-       !(request.base_lr.has_value() && request.base_batch_size.has_value()))) {
-    // The rate that the program's scaling or base may make of it is not known.
-    if (request.lr_scaling.has_value()) {
-      whole.base_lr.reset();
-    }
-    whole.lr_scaling.reset();
-    whole.warmup_start_lr.reset();
-    if (request.scale_adam.value_or(false)) {
-      whole.adam_beta1.reset();
-      whole.adam_beta2.reset();
-      whole.adam_eps.reset();
-    }
-    whole.scale_adam.reset();
-  }
-  if (!request.total_samples.has_value()) {
-    whole.warmup_ratio.reset();
-  }
-  if (!request.epoch_samples.has_value()) {
-    whole.warmup_epochs.reset();
-    whole.lr_decay_epochs.reset();
-  }
-  const bool has_interval = whole.lr_decay_steps.has_value() || whole.lr_decay_epochs.has_value();
-  const LrDecay decay = request.lr_decay.value_or(LrDecay::kConstant);
-  const bool complete = decay == LrDecay::kStep
-                            ? has_interval
-                            : decay == LrDecay::kConstant || request.total_samples.has_value();
-  if (!request.lr_decay.has_value() || !complete) {
-    whole.lr_decay.reset();
-    whole.lr_decay_steps.reset();
-    whole.lr_decay_epochs.reset();
-    whole.lr_decay_factor.reset();
-  }
-  return whole;
 }
 
 Request HoldGlobal(const Request& request, const Plan& plan) {

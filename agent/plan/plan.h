@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -70,6 +71,8 @@ struct Request {
 
   // Nothing at all was asked for.
   [[nodiscard]] bool empty() const;
+  // It decides the batch. A rate, a cap or a warm-up alone makes no plan.
+  [[nodiscard]] bool has_batch() const;
   friend bool operator==(const Request&, const Request&) = default;
 };
 
@@ -121,6 +124,18 @@ Request Merge(const Request& launcher, const Request& program);
 // scaling without its base, a warm-up or a decay by what is not given. What is left
 // can be judged before the program has spoken.
 Request WithoutGaps(const Request& request);
+
+// What no program's defaults can mend in a launcher's request. Errors:
+// INVALID_ARGUMENT, a number out of range, or numbers that contradict each other
+// whatever the world; what is only missing is none.
+absl::Status CheckCompletable(const Request& launcher);
+
+// The launcher's flags that are not in force until the program completes them, with
+// what is missing, in words for the log: "--warmup-ratio=0.03 needs --total-samples",
+// "--base-lr=0.1 and --lr-scaling=linear need --base-batch-size: no learning rate is
+// set", "--base-lr=0.1 needs a batch size". `in_force` is what the round's plan was
+// solved from; Request() where there is no plan.
+std::vector<std::string> NotInForce(const Request& launcher, const Request& in_force);
 
 // The request that keeps the global batch for another world: the one asked for, or
 // `plan`'s where none was. Accumulation is free again, and the micro-batch stays a

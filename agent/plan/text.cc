@@ -2,10 +2,10 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <string_view>
 
+#include "agent/plan/flag_names.h"
 #include "agent/plan/number_text.h"
 #include "agent/plan/plan.h"
 
@@ -50,35 +50,6 @@ std::string CanonicalText(const Plan& plan) {
     text += "none";
   }
   return text;
-}
-
-void AppendFlag(std::string& text, std::string_view name, std::string_view value) {
-  if (!text.empty()) {
-    text += ' ';
-  }
-  text += "--";
-  text += name;
-  text += '=';
-  text += value;
-}
-
-void AppendFlag(std::string& text, std::string_view name, std::optional<std::int64_t> value) {
-  if (value.has_value()) {
-    AppendFlag(text, name, std::string_view(std::to_string(*value)));
-  }
-}
-
-void AppendFlag(std::string& text, std::string_view name, std::optional<double> value) {
-  if (value.has_value()) {
-    AppendFlag(text, name, std::string_view(RoundTrip(*value)));
-  }
-}
-
-template <typename Word>
-void AppendWord(std::string& text, std::string_view name, const std::optional<Word>& value) {
-  if (value.has_value()) {
-    AppendFlag(text, name, std::string_view(ToString(*value)));
-  }
 }
 
 // The word among `known` that `text` is: "--flag=x is not known; use a, b or c".
@@ -127,31 +98,11 @@ std::string Describe(const Plan& plan) {
 
 std::string Describe(const Request& request) {
   std::string text;
-  AppendFlag(text, "global-batch-size", request.global_batch_size);
-  AppendFlag(text, "micro-batch-size", request.micro_batch_size);
-  AppendFlag(text, "max-micro-batch-size", request.max_micro_batch_size);
-  AppendFlag(text, "min-micro-batch-size", request.min_micro_batch_size);
-  AppendFlag(text, "grad-accum-steps", request.grad_accum_steps);
-  AppendWord(text, "batch-policy", request.batch_policy);
-  AppendFlag(text, "base-lr", request.base_lr);
-  AppendFlag(text, "base-batch-size", request.base_batch_size);
-  AppendWord(text, "lr-scaling", request.lr_scaling);
-  AppendFlag(text, "total-samples", request.total_samples);
-  AppendFlag(text, "epoch-samples", request.epoch_samples);
-  AppendFlag(text, "warmup-steps", request.warmup_steps);
-  AppendFlag(text, "warmup-ratio", request.warmup_ratio);
-  AppendFlag(text, "warmup-epochs", request.warmup_epochs);
-  AppendFlag(text, "warmup-start-lr", request.warmup_start_lr);
-  AppendWord(text, "lr-decay", request.lr_decay);
-  AppendFlag(text, "lr-decay-steps", request.lr_decay_steps);
-  AppendFlag(text, "lr-decay-epochs", request.lr_decay_epochs);
-  AppendFlag(text, "lr-decay-factor", request.lr_decay_factor);
-  AppendFlag(text, "adam-beta1", request.adam_beta1);
-  AppendFlag(text, "adam-beta2", request.adam_beta2);
-  AppendFlag(text, "adam-eps", request.adam_eps);
-  if (request.scale_adam.has_value()) {
-    AppendFlag(text, "scale-adam", std::string_view(*request.scale_adam ? "true" : "false"));
-  }
+  ForEachFlag([&](std::string_view name, auto field) {
+    if ((request.*field).has_value()) {
+      text += (text.empty() ? "" : " ") + FlagText(name, *(request.*field));
+    }
+  });
   return text;
 }
 
@@ -194,18 +145,18 @@ const char* ToString(LrDecay decay) {
 }
 
 absl::StatusOr<LrScaling> ParseLrScaling(const std::string& text) {
-  return ParseOneOf("--lr-scaling", text,
+  return ParseOneOf(kScaling, text,
                     std::array{LrScaling::kNone, LrScaling::kLinear, LrScaling::kSqrt});
 }
 
 absl::StatusOr<BatchPolicy> ParseBatchPolicy(const std::string& text) {
-  return ParseOneOf("--batch-policy", text,
+  return ParseOneOf(kPolicy, text,
                     std::array{BatchPolicy::kFail, BatchPolicy::kNearest, BatchPolicy::kExact});
 }
 
 absl::StatusOr<LrDecay> ParseLrDecay(const std::string& text) {
   return ParseOneOf(
-      "--lr-decay", text,
+      kDecay, text,
       std::array{LrDecay::kConstant, LrDecay::kStep, LrDecay::kCosine, LrDecay::kLinear});
 }
 

@@ -40,7 +40,6 @@ class Alternatives {
     }
   }
   void OfferPolicies() {
-    constexpr std::string_view kPolicy = "--batch-policy";
     for (const BatchPolicy policy : {BatchPolicy::kNearest, BatchPolicy::kExact}) {
       Request other = request_;
       other.batch_policy = policy;

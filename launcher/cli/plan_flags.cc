@@ -94,10 +94,8 @@ absl::StatusOr<plan::Request> ReadPlanRequest(const Arguments& arguments) {
 
 absl::Status CheckPlan(const LaunchConfig& config) {
   const plan::Request& request = config.plan;
-  const bool decides_batch = request.global_batch_size.has_value() ||
-                             request.micro_batch_size.has_value() ||
-                             request.grad_accum_steps.has_value();
-  if (config.max_nodes != 1 || !decides_batch) {
+  DDL_RETURN_IF_ERROR(plan::CheckCompletable(request));
+  if (config.max_nodes != 1 || !request.has_batch()) {
     return absl::OkStatus();
   }
   // Without a policy a job of fixed size fails: whoever asked is still there to correct it.

@@ -13,7 +13,8 @@ namespace ddl::cli {
 // Errors: INVALID_ARGUMENT, a value that is none; it is named with its flag.
 absl::StatusOr<plan::Request> ReadPlanRequest(const Arguments& arguments);
 
-// On one node the world is known before anything starts, so that numbers which do
+// What no program's defaults can mend is refused whatever the number of nodes. On one
+// node the world is known before anything starts, so that numbers which do
 // not multiply out are refused at once. Only what the launcher decides alone is
 // judged: without a batch number here the program's are used, and the rate may be
 // the program's too. Errors: INVALID_ARGUMENT from plan::Solve.

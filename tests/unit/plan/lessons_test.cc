@@ -142,38 +142,6 @@ TEST(Lower, TheLesson_SplitsAGivenMicroBatchToo) {
   EXPECT_EQ(*Solve(lowered->request, 4), lowered->plan);
 }
 
-TEST(WithoutGaps, PartsThatTheProgramMayComplete_AreLeftOut) {
-  Request request;
-  request.global_batch_size = 48;
-  const Request batch = request;
-  request.lr_scaling = LrScaling::kLinear;
-  request.scale_adam = true;
-  request.warmup_ratio = 0.1;
-  request.lr_decay = LrDecay::kCosine;
-  EXPECT_FALSE(Solve(request, 4).ok());
-  EXPECT_EQ(WithoutGaps(request), batch);
-  request.warmup_ratio.reset();
-  request.warmup_epochs = 1;
-  request.lr_decay = LrDecay::kStep;
-  request.lr_decay_epochs = 30;
-  request.lr_decay_factor = 0.5;
-  EXPECT_EQ(WithoutGaps(request), batch);
-}
-
-TEST(WithoutGaps, WhatIsWhole_Stays) {
-  Request request;
-  request.global_batch_size = 48;
-  request.base_lr = 0.1;
-  request.base_batch_size = 12;
-  request.lr_scaling = LrScaling::kSqrt;
-  request.scale_adam = true;
-  request.total_samples = 4800;
-  request.warmup_ratio = 0.1;
-  request.warmup_start_lr = 0.01;
-  request.lr_decay = LrDecay::kCosine;
-  EXPECT_EQ(WithoutGaps(request), request);
-}
-
 TEST(Changes, SmallerWorld_SaysWhatMovedAndWhatWasHeld) {
   Plan before = Even(4, 3, 4);
   before.learning_rate = 0.1;
