@@ -1,10 +1,7 @@
 // ddlaunch: the program.
-#include <fcntl.h>
 #include <grpc/support/log.h>
 #include <unistd.h>
 
-#include <cerrno>
-#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <string>
@@ -12,7 +9,6 @@
 #include <utility>
 #include <variant>
 
-#include "agent/base/errno_text.h"
 #include "launcher/binding/shared_memory.h"
 #include "launcher/cli/output.h"
 #include "launcher/cli/parse.h"
@@ -24,24 +20,12 @@
 #include "launcher/node.h"
 #include "launcher/process/supervisor.h"
 #include "launcher/signals.h"
+#include "launcher/standard_streams.h"
 #include "launcher/tune/tune.h"
 #include "launcher/worker/framework_env.h"
 
 namespace ddl {
 namespace {
-
-// A standard stream that is closed at start must not become some descriptor of
-// ours, which workers would then inherit. Runs before any other constructor:
-// gRPC's open descriptors of their own.
-__attribute__((constructor(101))) void OpenStandardStreams() {
-  int fd = 0;
-  do {
-    fd = ::open("/dev/null", O_RDWR | O_CLOEXEC);
-  } while (fd >= 0 && fd <= STDERR_FILENO);
-  if (fd >= 0) {
-    ::close(fd);
-  }
-}
 
 // gRPC's own words go where ours of the same kind go: only shown on request.
 void LogFromGrpc(gpr_log_func_args* args) {
@@ -129,17 +113,6 @@ int Launch(const cli::LaunchCommand& command) {
   return RunNode(command.config, *std::move(supervisor), signals);
 }
 
-// What is longer than the stream's buffer fails before the last of it is flushed.
-int Print(const std::string& text) {
-  if (std::fputs(text.c_str(), stdout) >= 0 && std::fflush(stdout) == 0) {
-    return 0;
-  }
-  const int error = errno;
-  log::Init(log::Level::kError);
-  log::Error(ErrnoText("cannot write to standard output", error));
-  return kExitFailure;
-}
-
 int Main(int argc, char** argv) {
   const auto parsed = cli::ParseCommandLine(argc, argv, cli::SurroundingsOfThisProcess(environ));
   ForgetTokenVariable();
@@ -149,8 +122,12 @@ int Main(int argc, char** argv) {
     return ExitCodeFor(parsed.status());
   }
   if (const auto* print = std::get_if<cli::PrintAndExit>(&*parsed)) {
-    const int printed = Print(print->text);
-    return printed == 0 ? print->exit_code : printed;
+    const absl::Status printed = PrintToStdout(print->text);
+    if (!printed.ok()) {
+      log::Init(log::Level::kError);
+      log::Error(std::string(printed.message()));
+    }
+    return printed.ok() ? print->exit_code : kExitFailure;
   }
   if (const auto* tune = std::get_if<cli::TuneCommand>(&*parsed)) {
     ::_exit(Tune(*tune));

@@ -143,12 +143,23 @@ class LaunchTest(E2eTest):
         self.assert_one_line_error(job, "open files", "10")
 
     def test_text_that_cannot_be_written_is_an_error(self):
-        for flag in ("--help", "--version", "--print-completion=bash", "--print-completion=zsh"):
-            with self.subTest(flag), open("/dev/full", "w", encoding="utf-8") as full:
-                job = subprocess.run([DDLAUNCH, flag], env=self.environment({}), stdout=full,
+        for words in (["--help"], ["--version"], ["--print-completion=bash"],
+                      ["--print-completion=zsh"], ["plan", "--micro-batch-size=3"]):
+            with self.subTest(words), open("/dev/full", "w", encoding="utf-8") as full:
+                job = subprocess.run([DDLAUNCH, *words], env=self.environment({}), stdout=full,
                                      stderr=subprocess.PIPE, text=True, timeout=60)
                 self.assertEqual(job.returncode, 1)
                 self.assert_one_line_error(job, "standard output", "No space left")
+
+    def test_text_for_a_closed_output_is_an_error(self):
+        for words in ("--help", "--version", "--print-completion=bash", "coordinator --help",
+                      "plan --help", "plan --micro-batch-size=3", "tune --help"):
+            with self.subTest(words):
+                job = subprocess.run(["/bin/sh", "-c", f"{DDLAUNCH} {words} >&-"],
+                                     env=self.environment({}), stdout=subprocess.DEVNULL,
+                                     stderr=subprocess.PIPE, text=True, timeout=60)
+                self.assertEqual(job.returncode, 1)
+                self.assert_one_line_error(job, "standard output", "Bad file descriptor")
 
     def test_ports_of_the_workers_count_as_open_files(self):
         nproc = 64
