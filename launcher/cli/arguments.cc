@@ -16,6 +16,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "agent/base/check.h"
+#include "agent/base/edit_distance.h"
 #include "agent/base/status_macros.h"
 #include "launcher/cli/config_file.h"
 #include "launcher/cli/values.h"
@@ -42,22 +43,37 @@ std::string WordOf(Command command) {
   return "";
 }
 
+// Why a flag of `other` is none of `command`.
+std::string NotHere(const FlagSpec& flag, Command command, Command other) {
+  if (command == Command::kCoordinator) {
+    return "the nodes of a job give it, not the coordinator (see ddlaunch coordinator --help)";
+  }
+  if (command == Command::kTune && flag.command == FlagSpec::Of::kChosen) {
+    return "ddlaunch tune chooses it; --min-micro-batch-size and --max-micro-batch-size bound the "
+           "search";
+  }
+  if (command == Command::kTune && flag.BelongsTo(Command::kLaunch)) {
+    return "it has no meaning in ddlaunch tune, whose trials are short runs on one node with their "
+           "output in --tune-dir (see ddlaunch tune --help)";
+  }
+  return absl::StrCat("only for ddlaunch", WordOf(other), " (see ddlaunch", WordOf(other),
+                      " --help)");
+}
+
+// `name` is that of a long flag, or the letters of short ones.
 absl::Status UnknownFlag(const std::string& word, const std::string& name, Command command) {
   const std::string see = absl::StrCat("see ddlaunch", WordOf(command), " --help");
   for (const Command other :
        {Command::kCoordinator, Command::kLaunch, Command::kPlan, Command::kTune}) {
-    if (FindFlag(name, other) != nullptr) {
-      return absl::InvalidArgumentError(
-          command == Command::kCoordinator
-              ? absl::StrCat(word, ": the nodes of a job give it, not the coordinator (", see, ")")
-              : absl::StrCat(word, ": only for ddlaunch", WordOf(other), " (see ddlaunch",
-                             WordOf(other), " --help)"));
+    const FlagSpec* const flag =
+        word.starts_with("--") ? FindFlag(name, other) : FindShortFlag(name.front(), other);
+    if (flag != nullptr && !flag->BelongsTo(command)) {
+      return absl::InvalidArgumentError(absl::StrCat(word, ": ", NotHere(*flag, command, other)));
     }
   }
-  const std::string nearest = NearestFlag(name, command);
   const bool runs_program = command == Command::kLaunch || command == Command::kTune;
   return absl::InvalidArgumentError(absl::StrCat(
-      word, ": no such flag", nearest.empty() ? "" : absl::StrCat("; did you mean ", nearest, "?"),
+      word, ": no such flag", DidYouMean(NearestFlags(name, command), "--"),
       runs_program ? absl::StrCat(" (the program's own flags go after its name; ", see, ")")
                    : absl::StrCat(" (", see, ")")));
 }
@@ -173,7 +189,7 @@ absl::StatusOr<std::size_t> TakeShortFlags(const std::vector<std::string>& args,
   for (std::size_t at = 1; at < word.size(); ++at) {
     const FlagSpec* const flag = FindShortFlag(word[at], front.command);
     if (flag == nullptr) {
-      return UnknownFlag(word, word.substr(1), front.command);
+      return UnknownFlag(word, word.substr(at), front.command);
     }
     if (flag->takes_value() && at + 1 < word.size()) {
       return index + 1;  // the rest of the word is the value

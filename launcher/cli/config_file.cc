@@ -23,6 +23,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
+#include "agent/base/edit_distance.h"
 #include "agent/base/errno_text.h"
 #include "agent/base/file_io.h"
 #include "agent/base/status_macros.h"
@@ -60,12 +61,13 @@ const FlagSpec* FindAnyFlag(const std::string& name) {
   return nullptr;
 }
 
-std::string NearestKey(const std::string& name, Command command) {
-  std::string nearest = NearestFlag(name, command);
+// First among those that count here.
+std::string DidYouMeanKey(const std::string& name, Command command) {
+  std::vector<std::string_view> nearest = NearestFlags(name, command);
   for (std::size_t i = 0; nearest.empty() && i < kCommands.size(); ++i) {
-    nearest = NearestFlag(name, kCommands[i]);
+    nearest = NearestFlags(name, kCommands[i]);
   }
-  return nearest.empty() ? nearest : nearest.substr(2);
+  return DidYouMean(nearest);
 }
 
 // Of a list for a flag that takes texts with commas between them.
@@ -188,15 +190,12 @@ class Reader final : public YAML::EventHandler {
     key_name_ = Shown(key);
     key_ = FindAnyFlag(key);
     if (key_ == nullptr) {
-      const std::string nearest = NearestKey(key, command_);
       const bool of_coordinator = FindFlag(key, Command::kCoordinator) != nullptr;
       Fail(mark,
            absl::StrCat(key_name_,
                         of_coordinator ? ": only for ddlaunch coordinator, which reads no file"
                                        : ": no such flag",
-                        nearest.empty() || of_coordinator
-                            ? ""
-                            : absl::StrCat("; did you mean ", nearest, "?")));
+                        of_coordinator ? "" : DidYouMeanKey(key, command_)));
       return;
     }
     if (IsForCommandLineOnly(*key_)) {

@@ -19,9 +19,9 @@ using C = FlagSpec::Of;
 // clang-format off: a table is read by its columns.
 constexpr FlagSpec kFlags[] = {
     {I::kNnodes, G::kJob, "nnodes", 0, "N", "1",
-     "Nodes of the job, or MIN:MAX: they may come and go", ""},
+     "Nodes of the job, or MIN:MAX: they may come and go", "", C::kTrial},
     {I::kNprocPerNode, G::kJob, "nproc-per-node", 0, "N", "1",
-     "Workers of this node: a number, cpu, gpu or auto", "", C::kLaunch, "auto cpu gpu"},
+     "Workers of this node: a number, cpu, gpu or auto", "", C::kTrial, "auto cpu gpu"},
     {I::kNodeRank, G::kJob, "node-rank", 0, "R", "", "This node's rank (static: 0 unless given)",
      ""},
     {I::kRdzvBackend, G::kMeeting, "rdzv-backend", 0, "B", "static",
@@ -33,11 +33,11 @@ constexpr FlagSpec kFlags[] = {
     {I::kListen, G::kMeeting, "listen", 0, "ADDR", ":29400",
      "HOST:PORT or [V6]:PORT; :PORT or PORT: every address", "", C::kCoordinator},
     {I::kRdzvConf, G::kMeeting, "rdzv-conf", 0, "K=V,..", "", "Timeouts and more; see below", "",
-     C::kServing, "join_timeout= last_call_timeout= close_timeout= heartbeat_timeout= is_host="},
+     C::kMeeting, "join_timeout= last_call_timeout= close_timeout= heartbeat_timeout= is_host="},
     {I::kRdzvTokenFile, G::kMeeting, "rdzv-token-file", 0, "FILE", "",
-     "The secret that admits nodes; or DDL_RDZV_TOKEN", "", C::kServing},
+     "The secret that admits nodes; or DDL_RDZV_TOKEN", "", C::kMeeting},
     {I::kStandalone, G::kMeeting, "standalone", 0, "", "",
-     "One node that meets nobody; ignores --rdzv-*", ""},
+     "One node that meets nobody; ignores --rdzv-*", "", C::kTrial},
     {I::kMasterAddr, G::kMeeting, "master-addr", 0, "HOST", "",
      "MASTER_ADDR; static: where the nodes meet", ""},
     {I::kMasterPort, G::kMeeting, "master-port", 0, "PORT", "", "MASTER_PORT; default: a free one",
@@ -46,26 +46,27 @@ constexpr FlagSpec kFlags[] = {
      "The address this node gives to the others", ""},
     {I::kWorkerStore, G::kMeeting, "worker-store", 0, "", "",
      "Rank 0, not ddlaunch, serves PyTorch's store at MASTER_PORT",
-     "TORCH_DISABLE_SHARE_RDZV_TCP_STORE"},
+     "TORCH_DISABLE_SHARE_RDZV_TCP_STORE", C::kTrial},
     {I::kModule, G::kProgram, "module", 'm', "", "", "PROGRAM is a Python module (python3 -u -m)",
-     ""},
+     "", C::kTrial},
     {I::kNoPython, G::kProgram, "no-python", 0, "", "", "Execute PROGRAM as it is, also a .py file",
-     ""},
-    {I::kRunPath, G::kProgram, "run-path", 0, "", "", "Run the script by Python's runpy", ""},
+     "", C::kTrial},
+    {I::kRunPath, G::kProgram, "run-path", 0, "", "", "Run the script by Python's runpy", "",
+     C::kTrial},
     {I::kRole, G::kProgram, "role", 0, "NAME", "default",
-     "ROLE_NAME, and the prefix of output lines", ""},
+     "ROLE_NAME, and the prefix of output lines", "", C::kTrial},
     {I::kEnv, G::kProgram, "env", 0, "NAME,..", "torch",
-     "Variables for workers: torch, tensorflow, jax, mpi", "", C::kLaunch,
+     "Variables for workers: torch, tensorflow, jax, mpi", "", C::kTrial,
      "torch tensorflow jax mpi"},
     {I::kNumaBinding, G::kProgram, "numa-binding", 0, "KIND", "none",
-     "To CPUs: node, socket, exclusive, core-complex", "", C::kLaunch,
+     "To CPUs: node, socket, exclusive, core-complex", "", C::kTrial,
      "none node socket exclusive core-complex"},
     {I::kVirtualLocalRank, G::kProgram, "virtual-local-rank", 0, "", "",
-     "Each worker sees its one GPU only, and LOCAL_RANK=0", ""},
+     "Each worker sees its one GPU only, and LOCAL_RANK=0", "", C::kTrial},
     {I::kMaxRestarts, G::kSupervision, "max-restarts", 0, "N", "0",
      "Restarts of the whole job after a failure", ""},
     {I::kShutdownTimeout, G::kSupervision, "shutdown-timeout", 0, "S", "30",
-     "Seconds from SIGTERM to SIGKILL", "TORCH_ELASTIC_SHUTDOWN_TIMEOUT"},
+     "Seconds from SIGTERM to SIGKILL", "TORCH_ELASTIC_SHUTDOWN_TIMEOUT", C::kTrial},
     {I::kSignalsToHandle, G::kSupervision, "signals-to-handle", 0, "SIG,..", "TERM,INT,HUP,QUIT",
      "Signals that stop the job; else passed on", "", C::kLaunch,
      "SIGTERM SIGINT SIGHUP SIGQUIT SIGUSR1 SIGUSR2"},
@@ -87,21 +88,21 @@ constexpr FlagSpec kFlags[] = {
      "null, or console: a JSON line for each change of state", "", C::kLaunch, "null console"},
     {I::kVerbose, G::kOutput, "verbose", 'v', "", "", "Say more about what ddlaunch does", "",
      C::kServing},
-    {I::kQuiet, G::kOutput, "quiet", 'q', "", "", "Say only what went wrong", ""},
+    {I::kQuiet, G::kOutput, "quiet", 'q', "", "", "Say only what went wrong", "", C::kTrial},
     {I::kGlobalBatchSize, G::kPlan, "global-batch-size", 0, "N", "",
      "Samples of one optimizer step, all ranks", "", C::kBatch},
     {I::kMicroBatchSize, G::kPlan, "micro-batch-size", 0, "N", "",
-     "Samples of one rank in one micro-step", "", C::kBatch},
+     "Samples of one rank in one micro-step", "", C::kChosen},
     {I::kMaxMicroBatchSize, G::kPlan, "max-micro-batch-size", 0, "N", "",
      "The most that fits a device's memory", "", C::kBatch},
     {I::kGradAccumSteps, G::kPlan, "grad-accum-steps", 0, "N", "",
-     "Micro-steps of one optimizer step", "", C::kBatch},
+     "Micro-steps of one optimizer step", "", C::kChosen},
     {I::kBatchPolicy, G::kPlan, "batch-policy", 0, "P", "",
      "Global batch that cannot be: exact, nearest, fail", "", C::kBatch, "exact nearest fail"},
     {I::kMinMicroBatchSize, G::kPlan, "min-micro-batch-size", 0, "N", "1",
      "Out of memory lowers the micro-batch to this at most", "", C::kBatch},
     {I::kOomExitCodes, G::kPlan, "oom-exit-codes", 0, "N,..", "",
-     "Exit codes by which a program says out of memory", ""},
+     "Exit codes by which a program says out of memory", "", C::kTrial},
     {I::kBaseLr, G::kRate, "base-lr", 0, "RATE", "", "Learning rate at --base-batch-size", "",
      C::kBatch},
     {I::kBaseBatchSize, G::kRate, "base-batch-size", 0, "N", "",
@@ -147,7 +148,7 @@ constexpr FlagSpec kFlags[] = {
     {I::kTrialTimeout, G::kTune, "trial-timeout", 0, "S", "300",
      "Time that a trial has until its first step", "", C::kTune},
     {I::kMemoryLimit, G::kTune, "memory-limit", 0, "PART", "0.9",
-     "Of the memory, for training; a trial gets 8/9 of it", "", C::kTune},
+     "The part of the memory that a trial may use", "", C::kTune},
     {I::kCheckLoss, G::kTune, "check-loss", 0, "", "",
      "Compare the loss with half the micro-batch, accumulated", "", C::kTune},
     {I::kCheckScaling, G::kTune, "check-scaling", 0, "", "",
@@ -157,7 +158,7 @@ constexpr FlagSpec kFlags[] = {
     {I::kPrintCompletion, G::kOther, "print-completion", 0, "SHELL", "",
      "A script that completes ddlaunch's flags: bash or zsh", "", C::kLaunch, "bash zsh"},
     {I::kHelp, G::kOther, "help", 'h', "", "", "This text", "", C::kEvery},
-    {I::kVersion, G::kOther, "version", 0, "", "", "ddlaunch's version", ""},
+    {I::kVersion, G::kOther, "version", 0, "", "", "ddlaunch's version", "", C::kTrial},
     {I::kMonitorInterval, G::kIgnored, "monitor-interval", 0, "S", "0.1", "nothing polls here", ""},
     {I::kStartMethod, G::kIgnored, "start-method", 0, "M", "spawn", "workers are always spawned",
      "", C::kLaunch, "spawn fork forkserver"},
@@ -167,7 +168,7 @@ constexpr FlagSpec kFlags[] = {
 };
 // clang-format on
 
-// What mpirun, srun, accelerate launch and deepspeed call these.
+// What mpirun, srun, accelerate launch, deepspeed and training scripts call these.
 struct NameElsewhere {
   std::string_view theirs;
   std::string_view ours;
@@ -187,6 +188,8 @@ constexpr NameElsewhere kNamesElsewhere[] = {
     {"main-process-ip", "master-addr"},
     {"hostfile", "rdzv-endpoint"},
     {"main-process-port", "master-port"},
+    {"lr", "base-lr"},
+    {"learning-rate", "base-lr"},
 };
 
 std::string WithDashes(std::string_view name) {
@@ -274,36 +277,20 @@ std::string PetVariable(const FlagSpec& flag) {
   return name;
 }
 
-std::string NearestName(std::string_view word, std::span<const std::string_view> names) {
-  // A third of the letters wrong is a slip; more is another word.
-  constexpr std::size_t kLettersPerSlip = 3;
-  std::size_t best_distance = std::max<std::size_t>(2, word.size() / kLettersPerSlip) + 1;
-  std::string_view best;
-  for (const std::string_view name : names) {
-    const std::size_t distance = EditDistance(word, name);
-    if (distance < best_distance) {
-      best_distance = distance;
-      best = name;
+std::vector<std::string_view> NearestFlags(std::string_view name, Command command) {
+  const std::string dashed = WithDashes(name);
+  for (const NameElsewhere& known : kNamesElsewhere) {
+    if (known.theirs == dashed && FindFlag(known.ours, command) != nullptr) {
+      return {known.ours};
     }
   }
-  return std::string(best);
-}
-
-std::string NearestFlag(std::string_view name, Command command) {
   std::vector<std::string_view> names;
   for (const FlagSpec& flag : kFlags) {
-    if (flag.BelongsTo(command)) {
+    if (flag.BelongsTo(command) && flag.group != FlagGroup::kRefused) {
       names.push_back(flag.name);
     }
   }
-  const auto* const elsewhere =
-      std::find_if(std::begin(kNamesElsewhere), std::end(kNamesElsewhere),
-                   [&](const NameElsewhere& known) { return known.theirs == WithDashes(name); });
-  if (command == Command::kLaunch && elsewhere != std::end(kNamesElsewhere)) {
-    return "--" + std::string(elsewhere->ours);
-  }
-  const std::string nearest = NearestName(WithDashes(name), names);
-  return nearest.empty() ? nearest : "--" + nearest;
+  return NearestNames(dashed, names);
 }
 
 }  // namespace ddl::cli

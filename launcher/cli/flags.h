@@ -127,9 +127,12 @@ struct FlagSpec {
   // Of which commands it is one.
   enum class Of : std::uint8_t {
     kLaunch,
+    kTrial,  // a launch, and the trials of tune
     kCoordinator,
     kServing,
+    kMeeting,  // a launch, and the coordinator
     kBatch,
+    kChosen,  // of the batch: what tune chooses
     kProposal,
     kPlan,
     kTune,
@@ -143,13 +146,19 @@ struct FlagSpec {
   [[nodiscard]] bool BelongsTo(Command asked) const {
     switch (command) {
       case Of::kLaunch:
+        return asked == Command::kLaunch;
+      case Of::kTrial:
         return asked == Command::kLaunch || asked == Command::kTune;
       case Of::kCoordinator:
         return asked == Command::kCoordinator;
       case Of::kServing:
         return asked != Command::kPlan;
+      case Of::kMeeting:
+        return asked == Command::kLaunch || asked == Command::kCoordinator;
       case Of::kBatch:
         return asked != Command::kCoordinator;
+      case Of::kChosen:
+        return asked == Command::kLaunch || asked == Command::kPlan;
       case Of::kProposal:
         return asked == Command::kPlan || asked == Command::kTune;
       case Of::kPlan:
@@ -189,11 +198,9 @@ bool ReadsVariables(const FlagSpec& flag);
 // "PET_NPROC_PER_NODE": where the flag's default comes from, as in torchrun.
 std::string PetVariable(const FlagSpec& flag);
 
-// The name nearest to a mistyped one by edit distance; empty when none is
-// near enough to be what was meant.
-std::string NearestName(std::string_view word, std::span<const std::string_view> names);
-// Among the long names of the command's flags; empty or "--nproc-per-node".
-std::string NearestFlag(std::string_view name, Command command);
+// The long names of the command's flags that a mistyped one was most likely meant for
+// (see edit_distance.h), without the dashes; what other launchers call a flag is known.
+std::vector<std::string_view> NearestFlags(std::string_view name, Command command);
 
 }  // namespace ddl::cli
 

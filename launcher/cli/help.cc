@@ -33,7 +33,7 @@ the actual global batch and what follows from it, and why a world has no plan. S
 )";
 constexpr std::string_view kTunePurpose =
     R"(Finds the micro-batch that suits PROGRAM on this node's device: short trials with one worker,
-the micro-batch doubled from 1 on until memory or the gain in samples/s ends. Proposes a plan.
+the micro-batch doubled from 1 on until memory, data or the gain in samples/s ends. Proposes a plan.
 )";
 
 constexpr std::string_view kRemarks =
@@ -80,8 +80,9 @@ The warm-up rises in equal increments from --warmup-start-lr; give its steps, ra
 Exit status: 0 some world has a plan, 2 none has. (A program that is called plan: ./plan.)
 )";
 constexpr std::string_view kTuneRemarks =
-    R"(The knee is the smallest micro-batch with 90 % of the best samples/s measured; the curve is
-  smoothed by running medians of three before. The choice fits the memory, so it may be smaller.
+    R"(The choice is the knee: the smallest micro-batch with 90 % of the best samples/s measured; the
+  curve is smoothed by running medians of three before. Where it still rises at the largest that
+  fits (a doubling gains more than 10 %), there is no knee, and that one is chosen.
 
 PROGRAM takes its micro-batch from the plan (DDL_MICRO_BATCH_SIZE) and leaves a line for each
   optimizer step in the file DDL_STEP_LOG, as every program does that uses DataParallel of the
@@ -89,7 +90,11 @@ PROGRAM takes its micro-batch from the plan (DDL_MICRO_BATCH_SIZE) and leaves a 
   SIGTERM: give it enough epochs, and no checkpoint directory that matters.
 
 Memory is the GPU's by NVML; without one, what the step log says, or the workers' resident set.
-  Flags of a launch are taken too and hold for each trial, but for nodes, workers and log files.
+  A short trial sees less than the peak of a whole training: --memory-limit=0.8 leaves more room.
+
+Of a launch's flags those of the program, the plan and the rate are taken, and what else has a
+  meaning here. Each trial has one worker, and the rate of the smallest micro-batch without warm-up
+  and decay; the numbers of workers and nodes are the proposal's.
 
 In --tune-dir: tune.yaml, which --config takes; trials.csv; tune.svg and tune.png, by gnuplot;
   output and step log of each trial. Ctrl-C leaves what was measured.
@@ -129,12 +134,12 @@ std::string FlagLine(const FlagSpec& flag) {
 }
 
 // "--a --b --c": for the flags that deserve no line of their own.
-std::string NamesOf(FlagGroup group) {
+std::string NamesOf(FlagGroup group, Command command) {
   constexpr std::size_t kWidth = 86;
   std::string text;
   std::string line = " ";
   for (const FlagSpec& flag : AllFlags()) {
-    if (flag.group != group) {
+    if (flag.group != group || !flag.BelongsTo(command)) {
       continue;
     }
     if (line.size() + flag.name.size() + 3 > kWidth) {
@@ -291,7 +296,7 @@ std::string HelpText(Command command) {
     if (!IsByNameOnly(flag.group, command)) {
       absl::StrAppend(&text, FlagLine(flag));
     } else if (new_group) {
-      absl::StrAppend(&text, NamesOf(flag.group));
+      absl::StrAppend(&text, NamesOf(flag.group, command));
     }
     previous = &flag;
   }

@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "agent/base/edit_distance.h"
 #include "agent/base/status_macros.h"
 #include "launcher/cli/completion.h"
 #include "launcher/cli/coordinator.h"
@@ -109,11 +110,9 @@ void WarnOfUnknownVariables(const Environment& environment, Notices& notices) {
   }
   const std::vector<std::string_view> views(names.begin(), names.end());
   for (const std::string& variable : UnknownPetVariables(environment)) {
-    const std::string nearest = NearestName(variable, views);
     notices.push_back(
-        {Notice::Level::kWarning,
-         absl::StrCat(variable, " is set and means nothing here",
-                      nearest.empty() ? "" : absl::StrCat("; did you mean ", nearest, "?"))});
+        {Notice::Level::kWarning, absl::StrCat(variable, " is set and means nothing here",
+                                               DidYouMean(NearestNames(variable, views)))});
   }
 }
 

@@ -9,9 +9,9 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "agent/base/edit_distance.h"
 #include "agent/base/limits.h"
 #include "agent/base/status_macros.h"
-#include "launcher/cli/flags.h"
 #include "launcher/cli/values.h"
 
 namespace ddl::cli {
@@ -54,10 +54,8 @@ absl::StatusOr<Entries> ReadEntries(std::string_view text) {
   DDL_ASSIGN_OR_RETURN(entries, ParseKeyValues(text));
   for (const auto& [key, value] : entries) {
     if (std::find(kKeys.begin(), kKeys.end(), key) == kKeys.end()) {
-      const std::string nearest = NearestName(key, kKeys);
       return absl::InvalidArgumentError(
-          absl::StrCat("no such key: ", key,
-                       nearest.empty() ? "" : absl::StrCat("; did you mean ", nearest, "?")));
+          absl::StrCat("no such key: ", key, DidYouMean(NearestNames(key, kKeys))));
     }
   }
   return entries;

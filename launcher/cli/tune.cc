@@ -13,58 +13,36 @@
 #include "launcher/cli/help.h"
 #include "launcher/cli/plan_flags.h"
 #include "launcher/cli/values.h"
+#include "launcher/tune/proposal.h"
 
 namespace ddl::cli {
 namespace {
 
-// A trial is one node that meets nobody, with its output in a file of its own.
-bool IsForSeveralNodesOrLogs(FlagId id) {
-  switch (id) {
-    case FlagId::kNnodes:
-    case FlagId::kNodeRank:
-    case FlagId::kLocalAddr:
-    case FlagId::kMaxRestarts:
-    case FlagId::kQuiet:
-      return true;
-    case FlagId::kWorkerStore:
-    case FlagId::kVerbose:
-      return false;
-    default:
-      return Flag(id).group == FlagGroup::kMeeting || Flag(id).group == FlagGroup::kOutput;
-  }
-}
-
-// What tune sets, or proposes.
-bool IsOfTheBatch(FlagId id) {
-  switch (id) {
-    case FlagId::kGlobalBatchSize:
-    case FlagId::kMicroBatchSize:
-    case FlagId::kMaxMicroBatchSize:
-    case FlagId::kMinMicroBatchSize:
-    case FlagId::kGradAccumSteps:
-    case FlagId::kBatchPolicy:
-    // These are refused, or diverge, at batches that only a trial has.
-    case FlagId::kBaseLr:
-    case FlagId::kBaseBatchSize:
-    case FlagId::kLrScaling:
-    case FlagId::kScaleAdam:
-      return true;
-    default:
-      return false;
-  }
-}
-
+// What a trial gets as it was given. The others are of tune itself, or of the batch and
+// the rate, which tune sets: a rule for the rate, or a warm-up, may be refused or
+// diverge at batches that only a trial has.
 bool HoldsForTrials(FlagId id) {
-  return Flag(id).BelongsTo(Command::kLaunch) && Flag(id).group != FlagGroup::kOther &&
-         id != FlagId::kNprocPerNode && !IsForSeveralNodesOrLogs(id) && !IsOfTheBatch(id);
+  switch (id) {
+    case FlagId::kOomExitCodes:
+    case FlagId::kTotalSamples:
+    case FlagId::kEpochSamples:
+    case FlagId::kAdamBeta1:
+    case FlagId::kAdamBeta2:
+    case FlagId::kAdamEps:
+    case FlagId::kWorkerStore:
+    case FlagId::kShutdownTimeout:
+    case FlagId::kVerbose:
+      return true;
+    default:
+      return Flag(id).group == FlagGroup::kProgram;
+  }
 }
 
 // What the proposal repeats as it was given.
 bool HoldsForProposal(FlagId id) {
   const FlagGroup group = Flag(id).group;
   return (group == FlagGroup::kPlan || group == FlagGroup::kRate) && id != FlagId::kWorld &&
-         id != FlagId::kMicroBatchSize && id != FlagId::kMaxMicroBatchSize &&
-         id != FlagId::kMinMicroBatchSize && id != FlagId::kGradAccumSteps;
+         id != FlagId::kMaxMicroBatchSize;
 }
 
 absl::Status SplitFlags(const Arguments& arguments, TuneConfig& config) {
@@ -89,20 +67,39 @@ absl::Status SplitFlags(const Arguments& arguments, TuneConfig& config) {
 // All trials train with one rate, that of the smallest micro-batch: where training
 // diverges, many a program becomes slower, or faster.
 absl::Status AddRate(TuneConfig& config) {
-  plan::Request request = config.plan;
-  if (!request.base_lr.has_value()) {
+  if (!config.plan.base_lr.has_value()) {
     return absl::OkStatus();
   }
-  request.global_batch_size.reset();
-  request.max_micro_batch_size.reset();
-  request.min_micro_batch_size.reset();
+  plan::Request request;
+  request.base_lr = config.plan.base_lr;
+  request.base_batch_size = config.plan.base_batch_size;
+  request.lr_scaling = config.plan.lr_scaling;
   request.micro_batch_size = config.first_micro_batch_size;
   request.grad_accum_steps = 1;
-  request.scale_adam.reset();
   DDL_ASSIGN_OR_RETURN(const plan::Plan plan, plan::Solve(request, 1));
   config.launch_flags.push_back(
       absl::StrCat("--base-lr=", plan.learning_rate.value_or(*request.base_lr)));
   return absl::OkStatus();
+}
+
+// Some micro-batch has a plan; else what was asked for cannot be, whatever the trials
+// show, and is refused before the first.
+absl::Status CheckProposal(const TuneConfig& config) {
+  absl::Status first;
+  const std::int64_t most = config.max_micro_batch_size;
+  for (std::int64_t micro = config.first_micro_batch_size;;
+       micro = micro > most / 2 ? most : 2 * micro) {
+    for (const std::int64_t world : {config.worlds.front(), config.worlds.back()}) {
+      const absl::Status solved = plan::Solve(tune::ProposedRequest(config, micro), world).status();
+      if (solved.ok()) {
+        return solved;
+      }
+      first.Update(solved);
+    }
+    if (micro == most) {
+      return first;
+    }
+  }
 }
 
 absl::StatusOr<double> ParsePart(std::string_view text) {
@@ -136,25 +133,21 @@ absl::Status ReadTrialFlags(const Arguments& arguments, TuneConfig& config) {
   return absl::OkStatus();
 }
 
-absl::Status ReadBounds(const Arguments& arguments, TuneConfig& config, Notices& notices) {
+absl::Status ReadBounds(const Arguments& arguments, TuneConfig& config) {
   DDL_ASSIGN_OR_RETURN(config.plan, ReadPlanRequest(arguments));
   const plan::Request& plan = config.plan;
   config.first_micro_batch_size = plan.min_micro_batch_size.value_or(1);
-  for (const auto& bound : {plan.max_micro_batch_size, plan.global_batch_size}) {
-    config.max_micro_batch_size =
-        std::min(config.max_micro_batch_size, bound.value_or(config.max_micro_batch_size));
-  }
+  const auto bound_by = [&](FlagId id, std::optional<std::int64_t> value) {
+    if (value.has_value() && *value < config.max_micro_batch_size) {
+      config.max_micro_batch_size = *value;
+      config.bounded_by = absl::StrCat(arguments.Find(id)->origin, "=", *value);
+    }
+  };
+  bound_by(FlagId::kMaxMicroBatchSize, plan.max_micro_batch_size);
+  bound_by(FlagId::kGlobalBatchSize, plan.global_batch_size);
   if (config.first_micro_batch_size > config.max_micro_batch_size) {
     return BadValue(*arguments.Find(FlagId::kMinMicroBatchSize),
-                    absl::StrCat("is above ", config.max_micro_batch_size,
-                                 ", the largest micro-batch that may be"));
-  }
-  for (const FlagId id : {FlagId::kMicroBatchSize, FlagId::kGradAccumSteps}) {
-    if (const RawValue* const given = arguments.Find(id); given != nullptr) {
-      notices.push_back(
-          {Notice::Level::kInfo, absl::StrCat(given->origin, "=", given->text,
-                                              " is not used: it is what ddlaunch tune proposes")});
-    }
+                    absl::StrCat("is above ", config.bounded_by));
   }
   return absl::OkStatus();
 }
@@ -208,9 +201,10 @@ absl::StatusOr<ParseResult> ParseTuneCommand(const std::vector<std::string>& arg
                         arguments.program_args.end());
   DDL_RETURN_IF_ERROR(SplitFlags(arguments, config));
   DDL_RETURN_IF_ERROR(ReadTrialFlags(arguments, config));
-  DDL_RETURN_IF_ERROR(ReadBounds(arguments, config, command.notices));
+  DDL_RETURN_IF_ERROR(ReadBounds(arguments, config));
   DDL_RETURN_IF_ERROR(AddRate(config));
   DDL_RETURN_IF_ERROR(ReadWorlds(arguments, config));
+  DDL_RETURN_IF_ERROR(CheckProposal(config));
   if (config.check_scaling && config.nproc == 1) {
     return absl::InvalidArgumentError(
         "--check-scaling compares one worker with --nproc-per-node of them; give more than 1");

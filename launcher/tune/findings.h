@@ -7,13 +7,14 @@
 #include <string>
 #include <vector>
 
+#include "launcher/tune/search.h"
 #include "launcher/tune/trial.h"
 
 namespace ddl::tune {
 
 struct Findings {
   std::vector<TrialResult> trials;  // in the order of the search
-  std::optional<std::int64_t> choice;
+  std::optional<Choice> choice;
   double best_samples_per_s = 0;
   std::string device;             // whose memory: "this host"
   std::int64_t device_bytes = 0;  // how much; 0: not known
@@ -24,16 +25,19 @@ struct Findings {
   std::optional<double> scaling;  // throughput of all workers as times that of one
   bool interrupted = false;
 
-  // The trial of the choice, of several the best; null: there is none.
-  [[nodiscard]] const TrialResult* Chosen() const {
-    const TrialResult* chosen = nullptr;
+  // The trial of this micro-batch, of a repeated one the better; null: there is none.
+  [[nodiscard]] const TrialResult* TrialOf(std::int64_t micro) const {
+    const TrialResult* best = nullptr;
     for (const TrialResult& trial : trials) {
-      if (choice.has_value() && trial.request.micro_batch_size == *choice &&
-          (chosen == nullptr || trial.measured.samples_per_s > chosen->measured.samples_per_s)) {
-        chosen = &trial;
+      if (trial.request.micro_batch_size == micro &&
+          (best == nullptr || trial.measured.samples_per_s > best->measured.samples_per_s)) {
+        best = &trial;
       }
     }
-    return chosen;
+    return best;
+  }
+  [[nodiscard]] const TrialResult* Chosen() const {
+    return choice.has_value() ? TrialOf(choice->micro_batch_size) : nullptr;
   }
 };
 

@@ -62,4 +62,22 @@ std::size_t FindKnee(const std::vector<CurvePoint>& curve) {
   return static_cast<std::size_t>(knee - smoothed.begin());
 }
 
+bool StillRises(const std::vector<CurvePoint>& curve) {
+  DDL_CHECK(!curve.empty());
+  const std::vector<double> smoothed = SmoothedThroughput(curve);
+  const auto last = static_cast<double>(curve.back().micro_batch_size);
+  double before = 0;
+  double best_before = 0;
+  for (std::size_t i = 0; i + 1 < curve.size(); ++i) {
+    const auto micro = static_cast<double>(curve[i].micro_batch_size);
+    // Nearer than a doubling, the noise of two trials would decide.
+    if (i == 0 || 2 * micro <= last) {
+      before = micro;
+      best_before = std::max(best_before, smoothed[i]);
+    }
+  }
+  return before == 0 ||
+         smoothed.back() > best_before * (kKneePart + (1 - kKneePart) * last / before);
+}
+
 }  // namespace ddl::tune

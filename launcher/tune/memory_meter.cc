@@ -16,16 +16,20 @@
 namespace ddl::tune {
 namespace {
 
+struct Device {
+  std::string uuid;   // empty: there is none that NVML knows
+  std::string model;  // empty: not known
+};
+
 // The one that CUDA shows a worker first.
-std::string UuidOf(const GpuView& view) {
+Device FirstDevice(const GpuView& view) {
   if (view.visible.count() == 0) {
-    return "";
+    return {};
   }
   const VisibleDevice& first = view.visible.devices.front();
-  if (first.entry.starts_with("MIG-")) {
-    return first.entry;
-  }
-  return first.gpu.has_value() && *first.gpu < view.gpus.size() ? view.gpus[*first.gpu].uuid : "";
+  const Gpu gpu =
+      first.gpu.has_value() && *first.gpu < view.gpus.size() ? view.gpus[*first.gpu] : Gpu{};
+  return {first.entry.starts_with("MIG-") ? first.entry : gpu.uuid, gpu.name};
 }
 
 std::int64_t HostBytes() {
@@ -49,13 +53,14 @@ std::int64_t ResidentBytes(pid_t pid) {
 MemoryMeter::MemoryMeter(const EnvironmentMap& environment, const DeviceSources& sources)
     : whose_("this host") {
   const GpuView view = LookAtGpus(environment, sources);
-  if (const std::string uuid = UuidOf(view); !uuid.empty()) {
-    auto reader = OpenGpuMemory(sources.nvml_library, uuid);
+  if (const Device device = FirstDevice(view); !device.uuid.empty()) {
+    auto reader = OpenGpuMemory(sources.nvml_library, device.uuid);
     if (reader.ok()) {
       if (const auto memory = (*reader)->Read(); memory.ok()) {
         gpu_ = *std::move(reader);
         total_bytes_ = memory->total_bytes;
-        whose_ = "GPU " + uuid;
+        whose_ = device.model.empty() ? "GPU " + device.uuid
+                                      : "GPU " + device.model + " (" + device.uuid + ")";
       }
     }
   }

@@ -23,7 +23,7 @@ class MemoryMeter {
   [[nodiscard]] bool is_gpu() const { return gpu_ != nullptr; }
   // 0: not known.
   [[nodiscard]] std::int64_t total_bytes() const { return total_bytes_; }
-  // "GPU NVIDIA H200", "this host": whose memory it is.
+  // "GPU NVIDIA H200 (GPU-8932f937-...)", "this host": whose memory it is.
   [[nodiscard]] const std::string& whose() const { return whose_; }
 
   // In use now: of the GPU, by everybody; of the host, by the processes below

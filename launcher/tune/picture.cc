@@ -4,7 +4,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
-#include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -26,15 +26,13 @@ std::string Quoted(const std::string& text) {
 
 // "micro samples/s MiB" of each trial that ran.
 std::string TrialData(const Findings& findings) {
-  std::map<std::int64_t, const TrialResult*> trials;  // the better one of a repeated trial
+  std::set<std::int64_t> micros;
   for (const TrialResult& trial : findings.trials) {
-    const TrialResult*& best = trials[trial.request.micro_batch_size];
-    if (best == nullptr || trial.measured.samples_per_s > best->measured.samples_per_s) {
-      best = &trial;
-    }
+    micros.insert(trial.request.micro_batch_size);
   }
   std::string text = "$trials << EOD\n";
-  for (const auto& [micro, trial] : trials) {
+  for (const std::int64_t micro : micros) {
+    const TrialResult* const trial = findings.TrialOf(micro);
     if (trial->measured.steps == 0) {
       continue;
     }
@@ -114,10 +112,13 @@ std::string GnuplotScript(const TuneConfig& config, const Findings& findings) {
       "set y2label 'peak memory (MiB)'\nset ytics nomirror\nset y2tics\nset yrange [0:*]\n"
       "set y2range [0:*]\nset key at graph 0.98, graph 0.22\nset grid\n");
   if (findings.choice.has_value()) {
-    absl::StrAppend(&draw, "set arrow 1 from ", *findings.choice, ", graph 0 to ", *findings.choice,
-                    ", graph 1 nohead dt 2 lw 2 lc rgb '#444444'\n",
-                    "set label 1 'knee: ", *findings.choice, "' at ", *findings.choice,
-                    ", graph 0.08 right offset -1,0\n");
+    const std::int64_t micro = findings.choice->micro_batch_size;
+    const bool is_knee = findings.choice->reason == Reason::kKnee;
+    absl::StrAppend(&draw, "set arrow 1 from ", micro, ", graph 0 to ", micro,
+                    ", graph 1 nohead dt 2 lw 2 lc rgb '#444444'\n", "set label 1 '",
+                    is_knee ? absl::StrCat("knee: ", micro)
+                            : absl::StrCat("choice: ", micro, " (still rising)"),
+                    "' at ", micro, ", graph 0.08 right offset -1,0\n");
   }
   absl::StrAppend(
       &draw,

@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "agent/base/check.h"
 #include "agent/base/size_text.h"
+#include "launcher/tune/proposal.h"
 
 namespace ddl::tune {
 namespace {
@@ -48,6 +49,10 @@ std::string YamlScalar(const std::string& text) {
   }
   return quoted + "'";
 }
+
+// As the table of flags has it; of the proposal's it is the only one that can be in
+// the way.
+constexpr char kFloorFlag[] = "min-micro-batch-size";
 
 std::string ProgramText(const TuneConfig& config) {
   std::string text;
@@ -95,6 +100,44 @@ std::string TrialLine(const TrialResult& trial) {
   }
   const std::string why = trial.why.empty() ? ToString(trial.outcome) : trial.why;
   return absl::StrCat(text, trial.measured.steps > 0 ? "; " : "", why);
+}
+
+std::string ChoiceLine(const TuneConfig& config, const Findings& findings) {
+  DDL_CHECK(findings.choice.has_value());
+  const std::int64_t micro = findings.choice->micro_batch_size;
+  const bool is_alone = std::all_of(
+      findings.trials.begin(), findings.trials.end(), [micro](const TrialResult& trial) {
+        return trial.outcome != Outcome::kFits || trial.request.micro_batch_size == micro;
+      });
+  const std::string still = absl::StrCat(
+      "micro-batch ", micro, is_alone ? ": the only one measured " : ": samples/s still rising ");
+  switch (findings.choice->reason) {
+    case Reason::kKnee:
+      return absl::StrCat("knee: micro-batch ", micro,
+                          ", the smallest with 90 % of the best samples/s");
+    case Reason::kBound:
+      return absl::StrCat(still, "at ",
+                          config.bounded_by.empty() ? "the largest tried" : config.bounded_by,
+                          "; allow more");
+    case Reason::kMemory:
+      return absl::StrCat(still, "where the memory ends; it is the largest found that fits");
+    case Reason::kData:
+      return absl::StrCat(still, "where the data ends; it is the largest found that fits");
+    case Reason::kFailure:
+      return absl::StrCat(still, "at the largest whose trial did not fail");
+    case Reason::kUnfinished:
+      return absl::StrCat(still, "when the search ended; it is the largest tried");
+  }
+  return "";
+}
+
+std::string FloorLine(const TuneConfig& config, const Findings& findings) {
+  DDL_CHECK(findings.choice.has_value());
+  const std::int64_t choice = findings.choice->micro_batch_size;
+  return IsBelowFloor(config, choice)
+             ? absl::StrCat("--", kFloorFlag, "=", config.plan.min_micro_batch_size.value_or(1),
+                            " does not fit: the proposal has ", choice, " and no floor")
+             : "";
 }
 
 std::string LossLine(const Findings& findings) {
@@ -147,27 +190,14 @@ std::string CsvLine(const TrialResult& trial) {
                       trial.request.name, ".log\n");
 }
 
-plan::Request ProposedRequest(const TuneConfig& config, std::int64_t choice) {
-  plan::Request request = config.plan;
-  request.micro_batch_size.reset();
-  request.max_micro_batch_size.reset();
-  request.grad_accum_steps.reset();
-  if (request.global_batch_size.has_value()) {
-    request.max_micro_batch_size = choice;
-  } else {
-    request.micro_batch_size = choice;
-    request.grad_accum_steps = 1;
-  }
-  return request;
-}
-
 std::string YamlText(const TuneConfig& config, const Findings& findings) {
   DDL_CHECK(findings.choice.has_value());
+  const std::int64_t choice = findings.choice->micro_batch_size;
   const TrialResult* const chosen = findings.Chosen();
-  std::string text = absl::StrCat(
-      "# For ddlaunch --config. Found by: ddlaunch tune ", ProgramText(config), "\n#\n",
-      "# The micro-batch is at the knee: the smallest with 90 % of the best throughput of ",
-      Rounded(findings.best_samples_per_s), " samples/s.\n");
+  std::string text =
+      absl::StrCat("# For ddlaunch --config. Found by: ddlaunch tune ", ProgramText(config),
+                   "\n#\n", "# ", ChoiceLine(config, findings), "; the best is ",
+                   Rounded(findings.best_samples_per_s), " samples/s.\n");
   if (chosen != nullptr) {
     absl::StrAppend(&text, "# It does ", Rounded(chosen->measured.samples_per_s),
                     " samples/s on one device");
@@ -177,7 +207,8 @@ std::string YamlText(const TuneConfig& config, const Findings& findings) {
     }
     absl::StrAppend(&text, ".\n");
   }
-  for (const std::string& line : {LossLine(findings), ScalingLine(findings)}) {
+  for (const std::string& line :
+       {FloorLine(config, findings), LossLine(findings), ScalingLine(findings)}) {
     absl::StrAppend(&text, line.empty() ? "" : absl::StrCat("# ", line, "\n"));
   }
   if (findings.interrupted) {
@@ -189,12 +220,14 @@ std::string YamlText(const TuneConfig& config, const Findings& findings) {
   }
   absl::StrAppend(&text, "\n");
   if (config.plan.global_batch_size.has_value()) {
-    absl::StrAppend(&text, "max-micro-batch-size: ", *findings.choice, "\n");
+    absl::StrAppend(&text, "max-micro-batch-size: ", choice, "\n");
   } else {
-    absl::StrAppend(&text, "micro-batch-size: ", *findings.choice, "\ngrad-accum-steps: 1\n");
+    absl::StrAppend(&text, "micro-batch-size: ", choice, "\ngrad-accum-steps: 1\n");
   }
   for (const auto& [name, value] : config.plan_flags) {
-    absl::StrAppend(&text, name, ": ", YamlScalar(value), "\n");
+    if (name != kFloorFlag || !IsBelowFloor(config, choice)) {
+      absl::StrAppend(&text, name, ": ", YamlScalar(value), "\n");
+    }
   }
   return text;
 }

@@ -5,7 +5,6 @@
 
 #include <string>
 
-#include "agent/plan/plan.h"
 #include "launcher/tune/findings.h"
 #include "launcher/tune/tune_config.h"
 
@@ -24,6 +23,11 @@ const char* ToString(Outcome outcome);
 
 // "micro-batch 64: 8123 samples/s, 11.2 MiB (0.1 % of the memory)".
 std::string TrialLine(const TrialResult& trial);
+// What was chosen and why: "knee: micro-batch 24, ...". REQUIRES: there is a choice.
+std::string ChoiceLine(const TuneConfig& config, const Findings& findings);
+// That the proposal goes without --min-micro-batch-size; empty: it does not.
+// REQUIRES: there is a choice.
+std::string FloorLine(const TuneConfig& config, const Findings& findings);
 // The words for the end of the two checks, with their numbers.
 std::string LossLine(const Findings& findings);
 std::string ScalingLine(const Findings& findings);
@@ -31,10 +35,6 @@ std::string ScalingLine(const Findings& findings);
 // Of trials.csv, each with its newline.
 std::string CsvHeader();
 std::string CsvLine(const TrialResult& trial);
-
-// The request whose micro-batch is the choice: with a global batch given, the choice
-// is the cap; else a step is one micro-batch of each rank.
-plan::Request ProposedRequest(const TuneConfig& config, std::int64_t choice);
 
 // tune.yaml, for --config. REQUIRES: there is a choice.
 std::string YamlText(const TuneConfig& config, const Findings& findings);

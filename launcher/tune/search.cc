@@ -41,7 +41,7 @@ void Search::Record(std::int64_t micro, Outcome outcome, double samples_per_s) {
   }
   if (micro < too_large_.value_or(std::numeric_limits<std::int64_t>::max())) {
     too_large_ = micro;
-    memory_ends_ = outcome == Outcome::kOutOfMemory || outcome == Outcome::kTooMuchMemory;
+    why_too_large_ = outcome;
   }
 }
 
@@ -76,15 +76,15 @@ std::optional<std::int64_t> Search::Refined() const {
   }
   constexpr std::int64_t kHalf = 2;  // nearer than half as much again
   constexpr std::int64_t kQuarter = 4;
-  const std::int64_t knee = *Choice();
-  const auto at = fits_.find(knee);
-  if (memory_ends_ && std::next(at) == fits_.end()) {
-    return Between(knee, *too_large_, kQuarter);
+  const Choice choice = *Chosen();
+  if (choice.reason == Reason::kMemory) {
+    return Between(choice.micro_batch_size, *too_large_, kQuarter);
   }
-  if (at == fits_.begin()) {
+  const auto at = fits_.find(choice.micro_batch_size);
+  if (choice.reason != Reason::kKnee || at == fits_.begin()) {
     return std::nullopt;
   }
-  return Between(std::prev(at)->first, knee, kHalf);
+  return Between(std::prev(at)->first, choice.micro_batch_size, kHalf);
 }
 
 std::optional<std::int64_t> Search::Disturbed() const {
@@ -119,12 +119,30 @@ std::vector<CurvePoint> Search::Curve() const {
   return curve;
 }
 
-std::optional<std::int64_t> Search::Choice() const {
+Reason Search::End() const {
+  if (!too_large_.has_value()) {
+    return fits_.rbegin()->first >= options_.most ? Reason::kBound : Reason::kUnfinished;
+  }
+  switch (why_too_large_) {
+    case Outcome::kOutOfMemory:
+    case Outcome::kTooMuchMemory:
+      return Reason::kMemory;
+    case Outcome::kDataEnds:
+      return Reason::kData;
+    default:
+      return Reason::kFailure;
+  }
+}
+
+std::optional<Choice> Search::Chosen() const {
   if (fits_.empty()) {
     return std::nullopt;
   }
   const std::vector<CurvePoint> curve = Curve();
-  return curve[FindKnee(curve)].micro_batch_size;
+  if (StillRises(curve)) {
+    return Choice{curve.back().micro_batch_size, End()};
+  }
+  return Choice{curve[FindKnee(curve)].micro_batch_size, Reason::kKnee};
 }
 
 }  // namespace ddl::tune

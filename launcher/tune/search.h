@@ -6,11 +6,13 @@
 //            has), the user's bound is reached, or three trials in a row gained
 //            nothing: the curve is flat
 //   refine   between neighbours: the largest that fits, where the curve still rises
-//            at the end of memory; else between the knee and the one below it
+//            at the end of memory; between the knee and the one below it, where there
+//            is a knee
 //   repeat   a trial that did much worse than both its neighbours: something else
 //            was at work on the machine. The better one counts
 //
-// The choice is the knee (knee.h) among the trials that fit.
+// The choice is the knee (knee.h) among the trials that fit; where the curve still
+// rises at the largest of them, that one.
 #ifndef DDLAUNCH_LAUNCHER_TUNE_SEARCH_H_
 #define DDLAUNCH_LAUNCHER_TUNE_SEARCH_H_
 
@@ -34,6 +36,22 @@ enum class Outcome : std::uint8_t {
   kFailed,         // for another reason
 };
 
+// Why a micro-batch is the choice.
+enum class Reason : std::uint8_t {
+  kKnee,
+  // It is the largest that fits, the curve still rises there, and what ended it is
+  kBound,       // the user's bound
+  kMemory,      // out of memory, or more than its part
+  kData,        // fewer samples
+  kFailure,     // a trial that failed, or had no step in its time
+  kUnfinished,  // nothing yet: the search has not come further
+};
+
+struct Choice {
+  std::int64_t micro_batch_size = 0;
+  Reason reason = Reason::kKnee;
+};
+
 class Search {
  public:
   struct Options {
@@ -50,20 +68,21 @@ class Search {
 
   // Those that fit, in ascending order.
   [[nodiscard]] std::vector<CurvePoint> Curve() const;
-  // The micro-batch at the knee; nothing: none fits.
-  [[nodiscard]] std::optional<std::int64_t> Choice() const;
+  // Nothing: none fits.
+  [[nodiscard]] std::optional<Choice> Chosen() const;
 
  private:
   [[nodiscard]] bool IsFlat() const;
+  [[nodiscard]] Reason End() const;
   [[nodiscard]] std::optional<std::int64_t> Raised() const;
   [[nodiscard]] std::optional<std::int64_t> Refined() const;
   [[nodiscard]] std::optional<std::int64_t> Disturbed() const;
 
   Options options_;
   std::map<std::int64_t, double> fits_;  // micro-batch -> samples/s
-  // The smallest that does not fit, and whether a smaller one might with more of it.
+  // The smallest that does not fit, and how that showed.
   std::optional<std::int64_t> too_large_;
-  bool memory_ends_ = false;
+  Outcome why_too_large_ = Outcome::kFits;
   int refinements_ = 0;
   std::set<std::int64_t> repeated_;
 };

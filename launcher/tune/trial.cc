@@ -19,12 +19,14 @@
 #include "absl/strings/str_split.h"
 #include "agent/base/clock.h"
 #include "agent/base/file_io.h"
+#include "agent/base/signal_name.h"
 #include "agent/base/status_macros.h"
 #include "agent/base/unique_fd.h"
 #include "launcher/exit_code.h"
 #include "launcher/poll_until.h"
 #include "launcher/tune/child.h"
 #include "launcher/tune/last_words.h"
+#include "launcher/tune/results.h"
 
 namespace ddl::tune {
 namespace {
@@ -32,13 +34,15 @@ namespace {
 // How often the step log and the memory are looked at.
 constexpr Duration kTick = std::chrono::milliseconds(20);
 constexpr Duration kMemoryTick = std::chrono::milliseconds(100);
+// ... and the user is told.
+constexpr Duration kProgressTick = std::chrono::milliseconds(200);
+// Without a step for so long, it may be the disk that takes no more.
+constexpr Duration kSilence = std::chrono::seconds(1);
 // A step of a small model takes microseconds: that many more are measured.
 constexpr double kLeastSeconds = 2;
 constexpr std::int64_t kLeastSteps = 3;
 // Beyond the shutdown timeout of the trial's own ddlaunch.
 constexpr Duration kStopMargin = std::chrono::seconds(5);
-// A trial is short, and sees less than the highest peak of a whole training.
-constexpr double kTrialPart = 8.0 / 9;
 
 std::string Tail(const std::string& path) {
   constexpr std::int64_t kTailBytes = 65536;
@@ -104,21 +108,32 @@ class StepFollower {
   std::int64_t strange_lines_ = 0;
 };
 
+double Seconds(Duration duration) {
+  return std::chrono::duration<double>(duration).count();
+}
+
 // One run of a trial's process.
 class Run {
  public:
-  Run(const TuneConfig& config, const MemoryMeter& memory, SignalSet& signals, Child& child,
-      StepFollower& follower)
+  Run(const TuneConfig& config, const MemoryMeter& memory, SignalSet& signals,
+      ProgressLine& progress, std::int64_t micro_batch_size, Child& child, StepFollower& follower)
       : config_(config),
         memory_(memory),
         signals_(signals),
+        progress_(progress),
+        micro_batch_size_(micro_batch_size),
         child_(child),
         follower_(follower),
-        deadline_(MonotonicNow() + config.trial_timeout) {}
+        start_(MonotonicNow()),
+        deadline_(start_ + config.trial_timeout),
+        seen_at_(start_) {}
 
   // Returns when the process has ended.
   void Watch() {
-    signals_.SetSuspendHook([this](bool stopping) { child_.Signal(stopping ? SIGTSTP : SIGCONT); });
+    signals_.SetSuspendHook([this](bool stopping) {
+      progress_.Clear();
+      child_.Signal(stopping ? SIGTSTP : SIGCONT);
+    });
     while (!exit_code_.has_value()) {
       std::array<pollfd, 2> fds{{{child_.pidfd(), POLLIN, 0}, {signals_.fd(), POLLIN, 0}}};
       PollUntil(fds, MonotonicNow() + kTick);
@@ -128,15 +143,17 @@ class Run {
       exit_code_ = child_.TryReap();
       if (!exit_code_.has_value()) {
         StopWhenDue();
+        ShowProgress();
       }
     }
+    progress_.Clear();
     follower_.Read();
     signals_.SetSuspendHook(nullptr);
   }
 
   [[nodiscard]] int exit_code() const { return *exit_code_; }
   [[nodiscard]] bool was_stopped() const { return kill_at_.has_value(); }
-  [[nodiscard]] bool timed_out() const { return timed_out_; }
+  [[nodiscard]] bool is_disk_full() const { return is_disk_full_; }
   [[nodiscard]] int stop_signal() const { return stop_signal_; }
   [[nodiscard]] std::int64_t peak_bytes() const { return peak_bytes_; }
 
@@ -161,10 +178,30 @@ class Run {
     }
   }
 
+  void ShowProgress() {
+    const Instant now = MonotonicNow();
+    if (now < show_at_ || kill_at_.has_value()) {
+      return;
+    }
+    show_at_ = now + kProgressTick;
+    const std::vector<Step>& steps = follower_.steps();
+    progress_.Show(ProgressText({.micro_batch_size = micro_batch_size_,
+                                 .steps = static_cast<std::int64_t>(steps.size()),
+                                 .steps_wanted = StepsWanted(),
+                                 .samples_per_s = Measure(steps).samples_per_s,
+                                 .seconds = Seconds(now - start_),
+                                 .seconds_allowed = Seconds(config_.trial_timeout)}));
+  }
+
+  [[nodiscard]] std::int64_t StepsWanted() const {
+    return config_.trial_steps + static_cast<std::int64_t>(kWarmUpSteps);
+  }
+
   void Stop() {
     if (!kill_at_.has_value()) {
       look_at_ = {};
       LookAtMemory();  // once at least after the last step that counts
+      progress_.Clear();
       child_.Signal(SIGTERM);
       kill_at_ = MonotonicNow() + config_.shutdown_timeout + kStopMargin;
     }
@@ -188,11 +225,14 @@ class Run {
         seconds_ += counted_ < kWarmUpSteps ? 0 : steps[counted_].seconds;
       }
     }
-    const bool enough = static_cast<std::int64_t>(steps.size()) >=
-                            config_.trial_steps + static_cast<std::int64_t>(kWarmUpSteps) &&
-                        seconds_ >= kLeastSeconds;
-    timed_out_ = !enough && now >= deadline_;
-    if (enough || timed_out_) {
+    const bool enough =
+        static_cast<std::int64_t>(steps.size()) >= StepsWanted() && seconds_ >= kLeastSeconds;
+    if (steps.size() > seen_) {
+      seen_ = steps.size();
+      seen_at_ = now;
+    }
+    is_disk_full_ = !enough && now - seen_at_ >= kSilence && IsDiskFull(config_.directory);
+    if (enough || is_disk_full_ || now >= deadline_) {
       Stop();
     }
   }
@@ -200,14 +240,20 @@ class Run {
   const TuneConfig& config_;
   const MemoryMeter& memory_;
   SignalSet& signals_;
+  ProgressLine& progress_;
+  std::int64_t micro_batch_size_;
   Child& child_;
   StepFollower& follower_;
+  Instant start_;
   Instant deadline_;  // first of the first step, then of the trial
+  Instant show_at_{};
+  std::size_t seen_ = 0;  // steps
+  Instant seen_at_;
   Instant look_at_{};
   std::optional<Instant> kill_at_;
   std::optional<int> exit_code_;
   bool has_begun_ = false;
-  bool timed_out_ = false;
+  bool is_disk_full_ = false;
   std::size_t counted_ = 0;
   double seconds_ = 0;
   int stop_signal_ = 0;
@@ -215,12 +261,12 @@ class Run {
 };
 
 std::string InSeconds(Duration duration) {
-  return absl::StrCat(std::chrono::duration<double>(duration).count(), " s");
+  return absl::StrCat(Seconds(duration), " s");
 }
 
 std::string ExitText(int code) {
   return code > kSignalExitBase && code < kSignalExitBase + NSIG
-             ? absl::StrCat("it died of signal ", code - kSignalExitBase)
+             ? absl::StrCat("it died of ", SignalName(code - kSignalExitBase))
              : absl::StrCat("it exited with code ", code);
 }
 
@@ -256,8 +302,8 @@ void Judge(const TuneConfig& config, const Run& run, const StepFollower& followe
                                     ", too few to measure: let it train longer");
     return;
   }
-  result.outcome = result.memory_part > config.memory_limit * kTrialPart ? Outcome::kTooMuchMemory
-                                                                         : Outcome::kFits;
+  result.outcome =
+      result.memory_part > config.memory_limit ? Outcome::kTooMuchMemory : Outcome::kFits;
 }
 
 }  // namespace
@@ -279,8 +325,14 @@ absl::StatusOr<TrialResult> TrialRunner::Run(const TrialRequest& request) {
                                                   .environment = EnvironmentFor(step_log),
                                                   .cwd = "",
                                                   .output = result.output}));
-  ddl::tune::Run run(config_, memory_, signals_, child, follower);
+  ddl::tune::Run run(config_, memory_, signals_, progress_, request.micro_batch_size, child,
+                     follower);
   run.Watch();
+  if (run.is_disk_full()) {
+    return absl::InternalError(absl::StrCat("the disk of ", config_.directory,
+                                            " is full: the trial of micro-batch ",
+                                            request.micro_batch_size, " cannot leave its steps"));
+  }
   result.steps = follower.steps();
   result.measured = Measure(result.steps);
   result.stop_signal = run.stop_signal();

@@ -11,6 +11,7 @@
 #include "absl/status/statusor.h"
 #include "launcher/signals.h"
 #include "launcher/tune/memory_meter.h"
+#include "launcher/tune/progress.h"
 #include "launcher/tune/search.h"
 #include "launcher/tune/step_log.h"
 #include "launcher/tune/tune_config.h"
@@ -41,16 +42,18 @@ struct TrialResult {
 class TrialRunner {
  public:
   // All must outlive it. REQUIRES: this process has one thread.
-  TrialRunner(const TuneConfig& config, const MemoryMeter& memory, SignalSet& signals)
-      : config_(config), memory_(memory), signals_(signals) {}
+  TrialRunner(const TuneConfig& config, const MemoryMeter& memory, SignalSet& signals,
+              ProgressLine& progress)
+      : config_(config), memory_(memory), signals_(signals), progress_(progress) {}
 
-  // Errors: INTERNAL, it cannot even be started.
+  // Errors: INTERNAL, it cannot even be started, or the disk is full.
   absl::StatusOr<TrialResult> Run(const TrialRequest& request);
 
  private:
   const TuneConfig& config_;
   const MemoryMeter& memory_;
   SignalSet& signals_;
+  ProgressLine& progress_;
 };
 
 // The last lines of a trial's output, indented; for messages.

@@ -1,14 +1,7 @@
 // The course of a tuning: trials, checks, proposal, files. See tune.h.
 #include "launcher/tune/tune.h"
 
-#include <fcntl.h>
-#include <sys/file.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
-#include <algorithm>
 #include <array>
-#include <cerrno>
 #include <csignal>
 #include <cstdio>
 #include <optional>
@@ -19,21 +12,20 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "agent/base/clock.h"
-#include "agent/base/errno_text.h"
-#include "agent/base/file_io.h"
 #include "agent/base/signal_name.h"
 #include "agent/base/size_text.h"
 #include "agent/base/status_macros.h"
-#include "agent/base/unique_fd.h"
 #include "launcher/cli/plan_table.h"
 #include "launcher/exit_code.h"
 #include "launcher/log.h"
-#include "launcher/poll_until.h"
-#include "launcher/tune/child.h"
+#include "launcher/standard_streams.h"
+#include "launcher/tune/drawing.h"
 #include "launcher/tune/findings.h"
 #include "launcher/tune/memory_meter.h"
+#include "launcher/tune/progress.h"
+#include "launcher/tune/proposal.h"
 #include "launcher/tune/report.h"
+#include "launcher/tune/results.h"
 #include "launcher/tune/search.h"
 #include "launcher/tune/trial.h"
 #include "launcher/worker/worker_env.h"
@@ -41,36 +33,6 @@
 namespace ddl {
 namespace tune {
 namespace {
-
-constexpr int kFileMode = 0666;
-constexpr int kDirectoryMode = 0777;
-
-absl::Status CannotWrite(const std::string& path, int error) {
-  return absl::InternalError(ErrnoText("cannot write " + path, error));
-}
-
-// Writes the file anew, or adds to it.
-absl::Status WriteFile(const std::string& path, std::string_view text, int how = O_TRUNC) {
-  const UniqueFd fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | how, kFileMode));
-  if (!fd.valid()) {
-    return CannotWrite(path, errno);
-  }
-  const int error = WriteAll(fd.get(), text);
-  return error == 0 ? absl::OkStatus() : CannotWrite(path, error);
-}
-
-// The directory and those above it.
-absl::Status MakeDirectory(const std::string& path) {
-  for (std::size_t at = path.find('/', 1);; at = path.find('/', at + 1)) {
-    const std::string part = path.substr(0, at);
-    if (::mkdir(part.c_str(), kDirectoryMode) != 0 && errno != EEXIST) {
-      return absl::InternalError(ErrnoText("--tune-dir: cannot make " + part, errno));
-    }
-    if (at == std::string::npos) {
-      return absl::OkStatus();
-    }
-  }
-}
 
 EnvironmentMap OwnVariables() {
   EnvironmentMap variables;
@@ -88,8 +50,10 @@ class Tuner {
       : config_(config),
         signals_(signals),
         memory_(OwnVariables(), DeviceSources{}),
-        runner_(config, memory_, signals),
-        search_({.first = config.first_micro_batch_size, .most = config.max_micro_batch_size}) {
+        progress_(!config.quiet),
+        runner_(config, memory_, signals, progress_),
+        search_({.first = config.first_micro_batch_size, .most = config.max_micro_batch_size}),
+        results_(config.directory) {
     findings_.device = memory_.whose();
     findings_.device_bytes = memory_.total_bytes();
   }
@@ -105,25 +69,17 @@ class Tuner {
     if (!status.ok()) {
       log::Error(std::string(status.message()));
     }
-    const absl::Status reported = Report();
-    if (!reported.ok()) {
-      log::Error(std::string(reported.message()));
-    }
+    const bool reported = Report();
     if (stop_signal_ != 0) {
       return kSignalExitBase + stop_signal_;
     }
-    return status.ok() && reported.ok() ? 0 : exit_code_;
+    return status.ok() && reported ? 0 : exit_code_;
   }
 
  private:
-  [[nodiscard]] std::string PathOf(std::string_view name) const {
-    return absl::StrCat(config_.directory, "/", std::string(name));
-  }
-
   absl::Status Prepare() {
-    DDL_RETURN_IF_ERROR(MakeDirectory(config_.directory));
-    DDL_RETURN_IF_ERROR(Claim());
-    DDL_RETURN_IF_ERROR(WriteFile(PathOf("trials.csv"), CsvHeader()));
+    DDL_RETURN_IF_ERROR(results_.Open());
+    DDL_RETURN_IF_ERROR(results_.Write("trials.csv", CsvHeader()));
     log::Info(absl::StrCat(
         "tuning ", config_.program.front(), " on one device, of ", memory_.whose(),
         memory_.total_bytes() > 0 ? absl::StrCat(" with ", SizeText(memory_.total_bytes())) : "",
@@ -131,37 +87,29 @@ class Tuner {
     return absl::OkStatus();
   }
 
-  // The directory, for as long as this process lives. What an earlier tuning proposed
-  // is set aside, or it would be taken for the proposal of this one.
-  absl::Status Claim() {
-    claim_.reset(::open(config_.directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-    if (::flock(claim_.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
-      return absl::InternalError(absl::StrCat("another ddlaunch tune writes to ", config_.directory,
-                                              "; give another --tune-dir"));
-    }
-    ::rename(PathOf("tune.yaml").c_str(), PathOf("tune.yaml.old").c_str());
-    for (const char* const picture : {"tune.svg", "tune.png"}) {
-      ::unlink(PathOf(picture).c_str());
-    }
-    return absl::OkStatus();
-  }
-
-  // Runs a trial and adds it to trials.csv.
   absl::StatusOr<TrialResult> RunTrial(TrialRequest request) {
     constexpr std::size_t kNameBytes = 64;
     std::array<char, kNameBytes> name{};
     std::snprintf(name.data(), name.size(), "trial-%02d-micro-%lld", ++trials_run_,
                   static_cast<long long>(request.micro_batch_size));
     request.name = name.data();
-    DDL_ASSIGN_OR_RETURN(TrialResult trial, runner_.Run(request));
-    if (trial.stop_signal == 0) {
-      Adjust(trial);
-    } else {
-      stop_signal_ = trial.stop_signal;
-      findings_.interrupted = true;
+    absl::StatusOr<TrialResult> trial = runner_.Run(request);
+    findings_.interrupted = !trial.ok() || trial->stop_signal != 0;
+    if (trial.ok()) {
+      stop_signal_ = trial->stop_signal;
+      if (stop_signal_ == 0) {
+        Adjust(*trial);
+      }
     }
-    DDL_RETURN_IF_ERROR(WriteFile(PathOf("trials.csv"), CsvLine(trial), O_APPEND));
     return trial;
+  }
+
+  // Adds it to trials.csv. What cannot be written ends the search, for no further trial
+  // could leave its steps.
+  absl::Status Keep(const TrialResult& trial) {
+    absl::Status kept = results_.Append("trials.csv", CsvLine(trial));
+    findings_.interrupted = findings_.interrupted || !kept.ok();
+    return kept;
   }
 
   // What only the comparison with the first trial shows. The samples of a step may
@@ -203,28 +151,13 @@ class Tuner {
     while (const std::optional<std::int64_t> micro = search_.Next()) {
       DDL_ASSIGN_OR_RETURN(TrialResult trial, RunTrial({.name = "", .micro_batch_size = *micro}));
       if (trial.stop_signal != 0) {
-        return absl::OkStatus();
+        return Keep(trial);
       }
-      const bool says_nothing =
-          trial.outcome == Outcome::kFailed ||
-          (trial.outcome != Outcome::kFits && trial.outcome != Outcome::kOutOfMemory &&
-           trial.outcome != Outcome::kTooMuchMemory);
       log::Info(TrialLine(trial));
       search_.Record(*micro, trial.outcome, trial.measured.samples_per_s);
       findings_.trials.push_back(std::move(trial));
-      const TrialResult& last = findings_.trials.back();
-      if (says_nothing && findings_.trials.size() == 1) {
-        return FirstFailed(last);
-      }
-      if (IgnoresPlan()) {
-        return absl::InternalError(absl::StrCat(
-            config_.program.front(), " does a step of ", first_samples_,
-            " samples whatever DDL_MICRO_BATCH_SIZE says: it must take its micro-batch from the "
-            "plan to be tuned"));
-      }
-      if (last.outcome == Outcome::kFailed) {
-        log::Warn(absl::StrCat("taken for the end of what fits; its output is in ", last.output));
-      }
+      DDL_RETURN_IF_ERROR(Keep(findings_.trials.back()));
+      DDL_RETURN_IF_ERROR(Understand(findings_.trials.back()));
     }
     Decide();
     return findings_.choice.has_value()
@@ -232,6 +165,26 @@ class Tuner {
                : absl::InternalError(absl::StrCat("no micro-batch fits, not even ",
                                                   findings_.trials.back().request.micro_batch_size,
                                                   ": see ", findings_.trials.back().output));
+  }
+
+  // Whether there is sense in a further trial.
+  absl::Status Understand(const TrialResult& trial) {
+    const bool says_nothing = trial.outcome != Outcome::kFits &&
+                              trial.outcome != Outcome::kOutOfMemory &&
+                              trial.outcome != Outcome::kTooMuchMemory;
+    if (says_nothing && findings_.trials.size() == 1) {
+      return FirstFailed(trial);
+    }
+    if (IgnoresPlan()) {
+      return absl::InternalError(absl::StrCat(
+          config_.program.front(), " does a step of ", first_samples_,
+          " samples whatever DDL_MICRO_BATCH_SIZE says: it must take its micro-batch from the "
+          "plan to be tuned"));
+    }
+    if (trial.outcome == Outcome::kFailed) {
+      log::Warn(absl::StrCat("taken for the end of what fits; its output is in ", trial.output));
+    }
+    return absl::OkStatus();
   }
 
   absl::Status FirstFailed(const TrialResult& trial) {
@@ -243,11 +196,14 @@ class Tuner {
   }
 
   void Decide() {
-    findings_.choice = search_.Choice();
-    if (findings_.choice.has_value()) {
-      findings_.best_samples_per_s = BestThroughput(search_.Curve());
-      log::Info(absl::StrCat("knee: micro-batch ", *findings_.choice,
-                             ", the smallest with 90 % of the best samples/s"));
+    findings_.choice = search_.Chosen();
+    if (!findings_.choice.has_value()) {
+      return;
+    }
+    findings_.best_samples_per_s = BestThroughput(search_.Curve());
+    log::Info(ChoiceLine(config_, findings_));
+    if (const std::string floor = FloorLine(config_, findings_); !floor.empty()) {
+      log::Warn(floor);
     }
   }
 
@@ -262,7 +218,7 @@ class Tuner {
   }
 
   absl::Status CheckLoss() {
-    const std::int64_t micro = *findings_.choice;
+    const std::int64_t micro = findings_.choice->micro_batch_size;
     if (micro % 2 != 0) {
       log::Warn(absl::StrCat("loss: not compared, for a micro-batch of ", micro, " has no half"));
       return absl::OkStatus();
@@ -270,6 +226,7 @@ class Tuner {
     DDL_ASSIGN_OR_RETURN(
         TrialResult half,
         RunTrial({.name = "", .micro_batch_size = micro / 2, .grad_accum_steps = 2}));
+    DDL_RETURN_IF_ERROR(Keep(half));
     if (half.stop_signal != 0) {
       return absl::OkStatus();
     }
@@ -285,9 +242,11 @@ class Tuner {
   }
 
   absl::Status CheckScaling() {
-    DDL_ASSIGN_OR_RETURN(
-        TrialResult scaled,
-        RunTrial({.name = "", .micro_batch_size = *findings_.choice, .nproc = config_.nproc}));
+    DDL_ASSIGN_OR_RETURN(TrialResult scaled,
+                         RunTrial({.name = "",
+                                   .micro_batch_size = findings_.choice->micro_batch_size,
+                                   .nproc = config_.nproc}));
+    DDL_RETURN_IF_ERROR(Keep(scaled));
     if (scaled.stop_signal != 0) {
       return absl::OkStatus();
     }
@@ -311,93 +270,80 @@ class Tuner {
     }
   }
 
-  absl::Status Report() {
+  // Whatever happened before, what was measured is written and shown. False: something
+  // could not be, and it was said.
+  bool Report() {
+    if (stop_signal_ != 0) {
+      log::Warn(absl::StrCat(
+          "stopped by ", SignalName(stop_signal_), "; ",
+          findings_.trials.empty() ? "no trial had ended" : "what was measured before is kept"));
+    }
     if (findings_.trials.empty()) {
-      return absl::OkStatus();
+      return true;
     }
     if (!findings_.choice.has_value() && findings_.interrupted) {
       Decide();
     }
-    std::string written = PathOf("trials.csv");
+    std::string written = results_.PathOf("trials.csv");
+    bool is_good = true;
     if (findings_.choice.has_value()) {
-      absl::Status proposed = WriteFile(PathOf("tune.yaml"), YamlText(config_, findings_));
-      if (!proposed.ok()) {
-        // Half of it is a file of other flags.
-        ::unlink(PathOf("tune.yaml").c_str());
-        return proposed;
-      }
-      absl::StrAppend(&written, ", tune.yaml");
+      is_good = SayError(results_.Write("tune.yaml", YamlText(config_, findings_)));
+      absl::StrAppend(&written, is_good ? ", tune.yaml" : "");
     }
-    if (!search_.Curve().empty() && Draw()) {
-      absl::StrAppend(&written, ", tune.svg, tune.png");
+    if (!search_.Curve().empty()) {
+      const absl::Status drawn = Draw(results_, GnuplotScript(config_, findings_));
+      absl::StrAppend(&written, drawn.ok() ? ", tune.svg, tune.png" : "");
+      if (!drawn.ok()) {
+        log::Warn(absl::StrCat("no picture: ", std::string(drawn.message())));
+      }
     }
     log::Info(absl::StrCat("written: ", written));
-    if (findings_.choice.has_value() && !findings_.interrupted) {
-      Propose();
+    if (!findings_.choice.has_value() || stop_signal_ != 0) {
+      return is_good;
     }
-    return absl::OkStatus();
+    is_good = Propose() && is_good;
+    if (is_good) {
+      log::Info(absl::StrCat("go on with: ddlaunch --config=", results_.PathOf("tune.yaml"),
+                             " --nproc-per-node=N ", config_.program.front(), " ..."));
+    }
+    return is_good;
   }
 
-  // Whether there is a picture.
-  bool Draw() {
-    if (const absl::Status script = WriteFile(PathOf("tune.gp"), GnuplotScript(config_, findings_));
-        !script.ok()) {
-      log::Warn(std::string(script.message()));
-      return false;
+  // False: it was none.
+  static bool SayError(const absl::Status& status) {
+    if (!status.ok()) {
+      log::Error(std::string(status.message()));
     }
-    auto child = Child::Start({.argv = {"gnuplot", "tune.gp"},
-                               .path = "",
-                               .environment = OwnEnvironment(),
-                               .cwd = config_.directory,
-                               .output = PathOf("gnuplot.log")});
-    const int code = child.ok() ? WaitFor(*child) : kExitFailure;
-    if (code == 0) {
-      ::unlink(PathOf("gnuplot.log").c_str());
-      return true;
-    }
-    log::Warn(code == kExitNotFound
-                  ? absl::StrCat("no picture: there is no gnuplot (Debian: gnuplot-nox); ",
-                                 "with it, run: cd ", config_.directory, " && gnuplot tune.gp")
-                  : absl::StrCat("no picture: gnuplot failed, see ", PathOf("gnuplot.log")));
-    return false;
+    return status.ok();
   }
 
-  static int WaitFor(Child& child) {
-    constexpr Duration kLongest = std::chrono::seconds(60);
-    const Instant deadline = MonotonicNow() + kLongest;
-    for (;;) {
-      if (const std::optional<int> code = child.TryReap()) {
-        return *code;
-      }
-      if (MonotonicNow() >= deadline) {
-        return kExitFailure;  // Child's end kills it
-      }
-      std::array<pollfd, 1> fds{{{child.pidfd(), POLLIN, 0}}};
-      PollUntil(fds, deadline);
-    }
-  }
-
-  void Propose() {
-    plan::Request request = ProposedRequest(config_, *findings_.choice);
-    // As ddlaunch plan: a table of refusals helps nobody.
-    request.batch_policy = request.batch_policy.value_or(plan::BatchPolicy::kNearest);
+  // False: it cannot be followed, or not be shown.
+  bool Propose() {
+    const plan::Request request = ProposedRequest(config_, findings_.choice->micro_batch_size);
     std::vector<cli::WorldPlan> worlds;
+    bool any = false;
     for (const std::int64_t world : config_.worlds) {
       worlds.push_back({world, plan::Solve(request, world)});
+      any = any || worlds.back().plan.ok();
     }
-    std::fputs(cli::PlanTable(request, worlds).c_str(), stdout);
-    std::fflush(stdout);
-    log::Info(absl::StrCat("go on with: ddlaunch --config=", PathOf("tune.yaml"),
-                           " --nproc-per-node=N ", config_.program.front(), " ..."));
+    if (!SayError(PrintToStdout(cli::PlanTable(request, worlds)))) {
+      return false;
+    }
+    if (!any) {
+      log::Error("no world has a plan with this micro-batch; the table has the reason");
+      return false;
+    }
+    return true;
   }
 
   const TuneConfig& config_;
   SignalSet& signals_;
   MemoryMeter memory_;
+  ProgressLine progress_;
   TrialRunner runner_;
   Search search_;
+  Results results_;
   Findings findings_;
-  UniqueFd claim_;
   int trials_run_ = 0;
   double samples_per_size_ = 0;  // by the first trial; usually 1
   double first_samples_ = 0;

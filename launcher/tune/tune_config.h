@@ -23,6 +23,7 @@ struct TuneConfig {
   // The search, in samples of one rank: from where, and how far at most.
   std::int64_t first_micro_batch_size = 1;
   std::int64_t max_micro_batch_size = std::int64_t{1} << 40U;
+  std::string bounded_by;  // the flag and its value that say how far; empty: none does
 
   // The proposal: what was asked for besides the micro-batch, the same as names of
   // flags and their values, and the worlds.

@@ -3,10 +3,13 @@
 what it found, however it ends.
 """
 
+import contextlib
 import csv
 import os
 import pathlib
+import pty
 import signal
+import subprocess
 import unittest
 import xml.etree.ElementTree
 
@@ -33,11 +36,11 @@ class Tune(harness.E2eTest):
         text = pathlib.Path(self.path("tuned/tune.yaml")).read_text()
         return [line for line in text.splitlines() if line and not line.startswith("#")]
 
-    def assert_picture(self):
+    def assert_picture(self, label="knee: "):
         svg = pathlib.Path(self.path("tuned/tune.svg"))
         root = xml.etree.ElementTree.parse(svg).getroot()
         self.assertTrue(root.tag.endswith("svg"), root.tag)
-        self.assertIn("knee", svg.read_text())
+        self.assertIn(label, svg.read_text())
         png = pathlib.Path(self.path("tuned/tune.png")).read_bytes()
         self.assertTrue(png.startswith(PNG_HEADER))
         self.assertGreater(len(png), 1000)
@@ -54,7 +57,8 @@ class Tune(harness.E2eTest):
             self.assertGreater(int(trial["peak_bytes"]), 1 << 20)
             self.assertGreaterEqual(int(trial["steps"]), 20)
         self.assertIn("the same curve", job.stderr)
-        self.assert_picture()
+        rises = "still rising" in job.stderr
+        self.assert_picture("(still rising)" if rises else "knee: ")
         micro = int(self.yaml()[0].removeprefix("micro-batch-size: "))
         launch = self.launch("--config", self.path("tuned/tune.yaml"),
                              "--nproc-per-node=2", harness.TRAIN_BIN, "--epochs=1")
@@ -94,19 +98,48 @@ class Tune(harness.E2eTest):
         self.assertEqual(job.returncode, 0, job.stderr)
         self.assertIn(int(self.yaml()[0].split()[1]), (48, 64))
 
+    def test_bound_below_the_knee_is_chosen_and_said(self):
+        job = self.tune("--max-micro-batch-size=4", STEPS)
+        self.assertEqual(job.returncode, 0, job.stderr)
+        self.assertEqual(self.outcomes(), [(1, "fits"), (2, "fits"), (4, "fits")])
+        self.assertIn("still rising at --max-micro-batch-size=4; allow more", job.stderr)
+        self.assertNotIn("knee", job.stderr)
+        self.assertEqual(self.yaml()[0], "micro-batch-size: 4")
+        self.assert_picture("choice: 4 (still rising)")
+
+    def test_floor_that_does_not_fit_is_left_out_and_said(self):
+        job = self.tune("--min-micro-batch-size=64", "--world=1,2", STEPS, "--oom-above=16")
+        self.assertEqual(job.returncode, 0, job.stderr)
+        self.assertIn("--min-micro-batch-size=64 does not fit: the proposal has 16", job.stderr)
+        self.assertEqual(self.yaml(), ["micro-batch-size: 16", "grad-accum-steps: 1"])
+        self.assertNotIn("no plan", job.stdout)
+        self.assertIn("go on with", job.stderr)
+
+    def test_proposal_without_any_plan_is_an_error_and_no_advice(self):
+        # The rate of the micro-batch that fits is below the start of the warm-up.
+        job = self.tune("--base-lr=0.1", "--base-batch-size=32", "--lr-scaling=linear",
+                        "--warmup-start-lr=0.05", "--world=1", STEPS, "--oom-above=8")
+        self.assertEqual(job.returncode, 1, job.stderr)
+        self.assertIn("no world has a plan with this micro-batch", job.stderr)
+        self.assertIn("--warmup-start-lr=0.05", job.stdout)
+        self.assertNotIn("go on with", job.stderr)
+
     def test_gpu_memory_bounds_the_choice(self):
         gpus, memory = self.path("gpus"), self.path("memory")
         pathlib.Path(gpus).write_text("GPU-1a2b|H200|0:1:0\n")
         pathlib.Path(memory).write_text(f"{1000 << 20} 0\n")
         environment = {"LD_LIBRARY_PATH": str(FAKE_NVML_DIR), "DDL_FAKE_NVML": gpus,
                        "DDL_FAKE_NVML_MEMORY": memory}
-        # Of 1000 MiB a trial may have 800: 66 samples of 12 MiB.
-        job = self.tune(STEPS, f"--memory-file={memory}", f"--bytes-per-sample={12 << 20}",
+        # Of 1000 MiB a trial may have 900: 69 samples of 13 MiB.
+        job = self.tune(STEPS, f"--memory-file={memory}", f"--bytes-per-sample={13 << 20}",
                         env=environment)
         self.assertEqual(job.returncode, 0, job.stderr)
-        self.assertIn("GPU GPU-1a2b", job.stderr)
+        self.assertIn("GPU H200 (GPU-1a2b)", job.stderr)
+        self.assertEqual(self.outcomes()[-4:],
+                         [(64, "fits"), (128, "too much memory"), (96, "too much memory"),
+                          (80, "too much memory")])
         self.assertEqual(self.yaml()[0], "micro-batch-size: 64")
-        self.assertIn((128, "too much memory"), self.outcomes())
+        self.assertIn("still rising where the memory ends", job.stderr)
 
     def test_checks_say_what_is_wrong(self):
         job = self.tune("--check-loss", "--check-scaling", "--nproc-per-node=2",
@@ -123,7 +156,6 @@ class Tune(harness.E2eTest):
                         env={"PET_MAX_MICRO_BATCH_SIZE": "2", "PET_NPROC_PER_NODE": "2"})
         self.assertEqual(job.returncode, 0, job.stderr)
         self.assertEqual(self.outcomes(), [(1, "fits"), (2, "fits")])
-        self.assertIn("micro-batch-size=3 is not used", job.stderr)
         self.assertIn(["4", "2", "1", "8", "0.5"],
                       [line.split()[:5] for line in job.stdout.splitlines()], job.stdout)
 
@@ -136,10 +168,31 @@ class Tune(harness.E2eTest):
         job.process.send_signal(signal.SIGINT)
         job.wait()
         self.assertEqual(job.returncode, 130, job.stderr)
+        self.assertIn("stopped by SIGINT; what was measured before is kept", job.stderr)
         self.assertEqual(self.outcomes(), [(1, "fits"), (2, "fits"), (4, "interrupted")])
         self.assertEqual(self.yaml()[0], "micro-batch-size: 2")
-        self.assert_picture()
+        self.assert_picture("choice: 2 (still rising)")
+        self.assertNotIn("\r", job.stderr)
         self.assert_nothing_left()
+
+    def test_terminal_shows_how_far_a_trial_is(self):
+        master, slave = pty.openpty()
+        job = subprocess.Popen([harness.DDLAUNCH, "tune", "--tune-dir=tuned", STEPS, "--hang-at=2"],
+                               env=self.environment({}), cwd=self.path("."), stdin=slave,
+                               stdout=slave, stderr=slave, start_new_session=True)
+        os.close(slave)
+        said = b""
+        while b"micro-batch 2: no step yet, 0 s of 300" not in said:
+            said += os.read(master, 4096)
+        job.send_signal(signal.SIGINT)
+        with contextlib.suppress(OSError):  # EIO: it has ended
+            while piece := os.read(master, 4096):
+                said += piece
+        os.close(master)
+        self.assertEqual(job.wait(timeout=60), 130)
+        # Each line begins where the one before was wiped out.
+        self.assertRegex(said, rb"\r +\rddlaunch: micro-batch 1: \d+\S* samples/s")
+        self.assertRegex(said, rb"\r +\rddlaunch: stopped by SIGINT")
 
     def test_killed_takes_its_trial_along(self):
         job = self.start("tune", "--tune-dir=tuned", STEPS, "--hang-at=1")
@@ -211,7 +264,10 @@ class Tune(harness.E2eTest):
             (["--world=4..1"], "--world=4..1: must be world sizes"),
             (["--trail-steps=5"], "did you mean --trial-steps?"),
             (["--numa-binding=moon"], "--numa-binding=moon"),
-            (["--min-micro-batch-size=8", "--max-micro-batch-size=4"], "is above 4"),
+            (["--rdzv-endpoint=host0"], "--rdzv-endpoint: it has no meaning in ddlaunch tune"),
+            (["--tee=3"], "--tee: it has no meaning in ddlaunch tune"),
+            (["--micro-batch-size=3"], "--micro-batch-size: ddlaunch tune chooses it"),
+            (["--min-micro-batch-size=8", "--max-micro-batch-size=4"], "is above --max-micro-batch-size=4"),
         ):
             job = self.tune(*args, STEPS)
             self.assertEqual(job.returncode, 2, job.stderr)
@@ -242,6 +298,24 @@ class Tune(harness.E2eTest):
         job.wait()
         self.assertIn("cannot write tuned/tune.yaml: No space left", job.stderr)
         self.assertFalse(os.path.lexists(self.path("tuned/tune.yaml")))
+
+    def test_full_disk_keeps_and_shows_what_was_measured(self):
+        job = self.start("tune", "--tune-dir=tuned", STEPS, "--hang-at=4", "--hang-until=go")
+        log = pathlib.Path(self.path("tuned/trial-03-micro-4.log"))
+        harness.wait_until(lambda: log.exists() and "hanging" in log.read_text(), "the third trial")
+        for name in ("trials.csv", "tune.yaml"):
+            with contextlib.suppress(FileNotFoundError):
+                os.rename(self.path(f"tuned/{name}"), self.path(f"tuned/{name}.before"))
+            os.symlink("/dev/full", self.path(f"tuned/{name}"))
+        pathlib.Path(self.path("go")).touch()
+        job.wait()
+        self.assertEqual(job.returncode, 1, job.stderr)
+        self.assertIn("cannot write tuned/trials.csv: No space left", job.stderr)
+        self.assertIn("micro-batch 4: samples/s still rising", job.stderr)
+        self.assertIn("cannot write tuned/tune.yaml: No space left", job.stderr)
+        self.assertIn(["8", "4", "1", "32"],
+                      [line.split()[:4] for line in job.stdout.splitlines()], job.stdout)
+        self.assertNotIn("go on with", job.stderr)
 
     def test_without_gnuplot_all_else_is_written(self):
         tools = self.path("tools")

@@ -8,7 +8,7 @@ one for each sample, of which 1000 are one here.
 
 Usage: steps.py [--fixed=F] [--steps=N] [--oom-above=N] [--oom-words=TEXT]
                 [--memory-file=FILE] [--bytes-per-sample=N] [--ignore-plan] [--loss-by-micro]
-                [--slow-together] [--hang-at=N] [--exit=CODE] [--silent]
+                [--slow-together] [--hang-at=N] [--hang-until=FILE] [--exit=CODE] [--silent]
 """
 
 import argparse
@@ -16,6 +16,7 @@ import os
 import pathlib
 import signal
 import sys
+import time
 
 MACHINE = 1000 << 20  # bytes of the device in --memory-file
 
@@ -32,6 +33,7 @@ def options():
     parser.add_argument("--loss-by-micro", action="store_true")
     parser.add_argument("--slow-together", action="store_true")
     parser.add_argument("--hang-at", type=int, default=0)
+    parser.add_argument("--hang-until")
     parser.add_argument("--exit", type=int, default=0)
     parser.add_argument("--silent", action="store_true")
     return parser.parse_args()
@@ -52,7 +54,8 @@ def main():
         pathlib.Path(given.memory_file).write_text(f"{MACHINE} {used}\n")
     if micro == given.hang_at:
         print("hanging", flush=True)
-        signal.pause()
+        while not given.hang_until or not os.path.exists(given.hang_until):
+            time.sleep(0.01)
     if given.silent or os.environ["RANK"] != "0":
         signal.pause()
     seconds = accumulation * (given.fixed + micro) / 1000

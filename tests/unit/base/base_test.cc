@@ -1,12 +1,16 @@
 // The ground floor: ids, descriptors, status macros.
 #include <fcntl.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 
+#include <array>
 #include <cerrno>
 #include <cstdint>
 #include <set>
+#include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "agent/base/edit_distance.h"
@@ -20,6 +24,9 @@
 
 namespace ddl {
 namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
 
 TEST(NewRandomId, ManyCalls_AllDifferentHexadecimal) {
   std::set<std::string> ids;
@@ -36,6 +43,53 @@ TEST(EditDistance, Words_FewestChanges) {
   EXPECT_EQ(EditDistance("", "abc"), 3U);
   EXPECT_EQ(EditDistance("kitten", "sitting"), 3U);
   EXPECT_EQ(EditDistance("same", "same"), 0U);
+  EXPECT_EQ(EditDistance("wolrd", "world"), 1U);
+  EXPECT_EQ(EditDistance("ca", "abc"), 3U);
+}
+
+constexpr std::array<std::string_view, 11> kNames = {"nnodes",
+                                                     "nproc-per-node",
+                                                     "tee",
+                                                     "global-batch-size",
+                                                     "micro-batch-size",
+                                                     "max-micro-batch-size",
+                                                     "grad-accum-steps",
+                                                     "warmup-steps",
+                                                     "warmup-ratio",
+                                                     "warmup-start-lr",
+                                                     "world"};
+
+TEST(NearestNames, WordsOrTheirBeginnings_ComeBeforeLetters) {
+  EXPECT_THAT(NearestNames("global-batch", kNames), ElementsAre("global-batch-size"));
+  EXPECT_THAT(NearestNames("micro_batch", kNames), ElementsAre("micro-batch-size"));
+  EXPECT_THAT(NearestNames("nproc", kNames), ElementsAre("nproc-per-node"));
+  EXPECT_THAT(NearestNames("batch-size", kNames),
+              ElementsAre("global-batch-size", "micro-batch-size"));
+  EXPECT_THAT(NearestNames("max-batch-size", kNames), ElementsAre("max-micro-batch-size"));
+  EXPECT_THAT(NearestNames("gradient_accumulation_steps", kNames), ElementsAre("grad-accum-steps"));
+  EXPECT_THAT(NearestNames("warmup", kNames), ElementsAre("warmup-steps", "warmup-ratio"));
+  EXPECT_THAT(NearestNames("world-size", kNames), ElementsAre("world"));
+  EXPECT_THAT(NearestNames("start-lr", kNames), ElementsAre("warmup-start-lr"));
+}
+
+TEST(NearestNames, Slips_AreAThirdOfTheLettersAtMost) {
+  EXPECT_THAT(NearestNames("nndoes", kNames), ElementsAre("nnodes"));
+  EXPECT_THAT(NearestNames("wordl", kNames), ElementsAre("world"));
+  EXPECT_THAT(NearestNames("te", kNames), ElementsAre("tee"));
+  // Also where the slip leaves a whole name in it.
+  constexpr std::array<std::string_view, 2> kTimeouts = {"timeout", "heartbeat_timeout"};
+  EXPECT_THAT(NearestNames("hartbeat_timeout", kTimeouts), ElementsAre("heartbeat_timeout"));
+  for (const char* const other :
+       {"seed", "size", "momentum", "learning-rate-decay", "t", "", "-", "--"}) {
+    EXPECT_THAT(NearestNames(other, kNames), IsEmpty()) << other;
+  }
+  EXPECT_THAT(NearestNames("nnodes", {}), IsEmpty());
+}
+
+TEST(DidYouMean, Names_AreThreeAtMost) {
+  EXPECT_EQ(DidYouMean({}), "");
+  EXPECT_EQ(DidYouMean(std::span(kNames).first(1), "--"), "; did you mean --nnodes?");
+  EXPECT_EQ(DidYouMean(kNames), "; did you mean nnodes, nproc-per-node or tee?");
 }
 
 TEST(JoinHostPort, V6_GetsBrackets) {

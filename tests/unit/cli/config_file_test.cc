@@ -69,6 +69,16 @@ TEST(Config, UnknownName_IsRefusedWithItsPlaceAndTheNearest) {
               Eq("train.yaml:2:1: global_bach_size: no such flag; did you mean "
                  "global-batch-size?"));
   EXPECT_THAT(Error("np: 4"), HasSubstr("did you mean nproc-per-node?"));
+  EXPECT_THAT(Error("nproc: 4"), HasSubstr("did you mean nproc-per-node?"));
+  EXPECT_THAT(Error("global-batch: 4"), HasSubstr("did you mean global-batch-size?"));
+  EXPECT_THAT(Error("micro_batch: 4"), HasSubstr("did you mean micro-batch-size?"));
+  EXPECT_THAT(Error("lr: 0.1"), HasSubstr("did you mean base-lr?"));
+  EXPECT_THAT(Error("world-size: 4"), HasSubstr("did you mean world?"));
+  EXPECT_THAT(Error("warmup: 4"),
+              HasSubstr("did you mean warmup-steps, warmup-ratio or warmup-epochs?"));
+  EXPECT_THAT(Error("batch-size: 4"),
+              HasSubstr("did you mean global-batch-size, micro-batch-size or base-batch-size?"));
+  EXPECT_THAT(Error("seed: 4"), Eq("train.yaml:1:1: seed: no such flag"));
   EXPECT_THAT(Error("? |\n  a\n  b\n: 1"), Not(HasSubstr("\n")));
 }
 

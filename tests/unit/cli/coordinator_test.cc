@@ -56,7 +56,7 @@ TEST_F(CoordinatorFlags, All_AreApplied) {
 
 TEST_F(CoordinatorFlags, OthersFlags_AreRefusedAsTheNodesOwn) {
   EXPECT_THAT(Error({"--nnodes=2"}), AllOf(HasSubstr("--nnodes"), HasSubstr("nodes of a job")));
-  EXPECT_THAT(Error({"-m"}), HasSubstr("no such flag"));
+  EXPECT_THAT(Error({"-m"}), HasSubstr("the nodes of a job give it"));
   EXPECT_THAT(Error({"--lisen=:1"}), HasSubstr("did you mean --listen?"));
   EXPECT_THAT(Error({"--rdzv-conf=join_timeout=3"}),
               HasSubstr("--rdzv-conf=join_timeout=3: join_timeout is for the nodes"));

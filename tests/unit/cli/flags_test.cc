@@ -62,20 +62,33 @@ TEST(Flags, ChoicesOf_AreTheWords) {
   EXPECT_FALSE(Flag(FlagId::kLrScaling).takes_list());
 }
 
-TEST(Flags, NearestFlag_ASlip_IsFound) {
-  EXPECT_EQ(NearestFlag("nproc-per-nod", Command::kLaunch), "--nproc-per-node");
-  EXPECT_EQ(NearestFlag("max_restart", Command::kLaunch), "--max-restarts");
-  EXPECT_EQ(NearestFlag("rdvz-endpoint", Command::kLaunch), "--rdzv-endpoint");
+TEST(Flags, NearestFlags_ASlip_IsFound) {
+  EXPECT_THAT(NearestFlags("nproc-per-nod", Command::kLaunch), ElementsAre("nproc-per-node"));
+  EXPECT_THAT(NearestFlags("max_restart", Command::kLaunch), ElementsAre("max-restarts"));
+  EXPECT_THAT(NearestFlags("rdvz-endpoint", Command::kLaunch), ElementsAre("rdzv-endpoint"));
 }
 
-TEST(Flags, NearestFlag_NameOfAnotherLauncher_IsTranslated) {
-  EXPECT_EQ(NearestFlag("np", Command::kLaunch), "--nproc-per-node");
-  EXPECT_EQ(NearestFlag("num_processes", Command::kLaunch), "--nproc-per-node");
-  EXPECT_EQ(NearestFlag("machine-rank", Command::kLaunch), "--node-rank");
+TEST(Flags, NearestFlags_PartOfAName_FindsThoseWithTheFewestWordsMore) {
+  EXPECT_THAT(NearestFlags("global-batch", Command::kPlan), ElementsAre("global-batch-size"));
+  EXPECT_THAT(NearestFlags("micro_batch", Command::kLaunch), ElementsAre("micro-batch-size"));
+  EXPECT_THAT(NearestFlags("batch-size", Command::kLaunch),
+              ElementsAre("global-batch-size", "micro-batch-size", "base-batch-size"));
+  EXPECT_THAT(NearestFlags("warmup", Command::kLaunch),
+              ElementsAre("warmup-steps", "warmup-ratio", "warmup-epochs"));
+  EXPECT_THAT(NearestFlags("world-size", Command::kPlan), ElementsAre("world"));
 }
 
-TEST(Flags, NearestFlag_AnotherWord_FindsNone) {
-  EXPECT_EQ(NearestFlag("learning-rate-decay", Command::kLaunch), "");
+TEST(Flags, NearestFlags_NameElsewhere_IsTranslatedWhereThatFlagIs) {
+  EXPECT_THAT(NearestFlags("np", Command::kLaunch), ElementsAre("nproc-per-node"));
+  EXPECT_THAT(NearestFlags("num_processes", Command::kLaunch), ElementsAre("nproc-per-node"));
+  EXPECT_THAT(NearestFlags("machine-rank", Command::kLaunch), ElementsAre("node-rank"));
+  EXPECT_THAT(NearestFlags("lr", Command::kPlan), ElementsAre("base-lr"));
+  EXPECT_THAT(NearestFlags("hostfile", Command::kPlan), IsEmpty());
+}
+
+TEST(Flags, NearestFlags_AnotherWord_FindsNone) {
+  EXPECT_THAT(NearestFlags("learning-rate-decay", Command::kLaunch), IsEmpty());
+  EXPECT_THAT(NearestFlags("seed", Command::kLaunch), IsEmpty());
 }
 
 TEST(Help, Texts_NameTheFlagsOfTheirCommandAndFitAScreenAndAHalf) {

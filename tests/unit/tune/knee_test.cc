@@ -43,6 +43,21 @@ TEST(Knee, CurveStillRising_IsItsEnd) {
   EXPECT_EQ(KneeOf(Doublings(64, 10'000)), 64);
 }
 
+TEST(Knee, Rise_EndsWhereNineTenthsOfThePlateauAreReached) {
+  EXPECT_TRUE(StillRises(Doublings(64, 7.5)));
+  EXPECT_FALSE(StillRises(Doublings(64, 7)));
+  // Also where the last is no doubling of the one before.
+  for (const std::int64_t last : {72, 100, 120}) {
+    std::vector<CurvePoint> curve = Doublings(64, 10);
+    curve.push_back({last, Throughput(last, 10)});
+    EXPECT_EQ(StillRises(curve), last < 90) << last;
+  }
+  EXPECT_FALSE(StillRises({{1, 50}, {2, 80}, {4, 95}, {8, 100}, {16, 97}, {32, 50}, {64, 70}}));
+  EXPECT_TRUE(StillRises({{8, 3}}));
+  EXPECT_TRUE(StillRises({{8, 3}, {12, 4}}));
+  EXPECT_FALSE(StillRises({{8, 3}, {12, 3.1}}));
+}
+
 TEST(Knee, CurveThatFalls_IsBeforeItsTop) {
   EXPECT_EQ(KneeOf({{1, 50}, {2, 80}, {4, 95}, {8, 100}, {16, 97}, {32, 70}, {64, 50}}), 4);
 }

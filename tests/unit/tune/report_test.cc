@@ -5,9 +5,11 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <optional>
 #include <string>
 
 #include "launcher/cli/config_file.h"
+#include "launcher/tune/proposal.h"
 
 namespace ddl::tune {
 namespace {
@@ -36,7 +38,7 @@ Findings Found() {
   findings.trials.back().outcome = Outcome::kOutOfMemory;
   findings.trials.back().measured = {};
   findings.trials.back().steps.clear();
-  findings.choice = 2;
+  findings.choice = Choice{2, Reason::kKnee};
   findings.best_samples_per_s = 190;
   findings.device = "this host";
   findings.device_bytes = 4 << 20;
@@ -65,7 +67,24 @@ TEST(Yaml, WithGlobalBatch_HasTheChoiceAsItsCap) {
   EXPECT_EQ(values->at(cli::FlagId::kMaxMicroBatchSize).text, "2");
   EXPECT_EQ(values->at(cli::FlagId::kGlobalBatchSize).text, "64");
   EXPECT_EQ(values->count(cli::FlagId::kMicroBatchSize), 0);
-  EXPECT_EQ(ProposedRequest(config, 2).max_micro_batch_size, 2);
+  const plan::Request request = ProposedRequest(config, 2);
+  EXPECT_EQ(request.max_micro_batch_size, 2);
+  EXPECT_EQ(request.batch_policy, plan::BatchPolicy::kNearest);
+}
+
+TEST(Proposal, FloorThatDoesNotFit_IsLeftOutAndSaid) {
+  TuneConfig config = Config();
+  config.plan.min_micro_batch_size = 2;
+  config.plan_flags = {{"min-micro-batch-size", "2"}};
+  EXPECT_EQ(ProposedRequest(config, 2).min_micro_batch_size, 2);
+  EXPECT_THAT(YamlText(config, Found()), HasSubstr("\nmin-micro-batch-size: 2\n"));
+  EXPECT_EQ(FloorLine(config, Found()), "");
+  config.plan.min_micro_batch_size = 4;
+  config.plan_flags = {{"min-micro-batch-size", "4"}};
+  EXPECT_EQ(ProposedRequest(config, 2).min_micro_batch_size, std::nullopt);
+  EXPECT_TRUE(plan::Solve(ProposedRequest(config, 2), 3).ok());
+  EXPECT_THAT(YamlText(config, Found()), Not(HasSubstr("min-micro-batch-size:")));
+  EXPECT_THAT(YamlText(config, Found()), HasSubstr("# --min-micro-batch-size=4 does not fit"));
 }
 
 TEST(Yaml, AnyTextOfTheUser_ComesBackAsItWas) {
@@ -89,6 +108,24 @@ TEST(Yaml, Remarks_SayHowItWasFound) {
               AllOf(HasSubstr("ddlaunch tune train_bin --epochs=3"), HasSubstr("180 samples/s"),
                     HasSubstr("1.0 MiB of 4.0 MiB (this host)"), HasSubstr("interrupted"),
                     HasSubstr("micro-batch 8: out of memory")));
+}
+
+TEST(Words, Choice_SaysWhyItIsTheOne) {
+  TuneConfig config = Config();
+  config.bounded_by = "--max-micro-batch-size=2";
+  Findings findings = Found();
+  EXPECT_EQ(ChoiceLine(config, findings),
+            "knee: micro-batch 2, the smallest with 90 % of the best samples/s");
+  findings.choice->reason = Reason::kBound;
+  EXPECT_EQ(ChoiceLine(config, findings),
+            "micro-batch 2: samples/s still rising at --max-micro-batch-size=2; allow more");
+  EXPECT_THAT(GnuplotScript(config, findings), HasSubstr("choice: 2 (still rising)"));
+  findings.choice->reason = Reason::kMemory;
+  EXPECT_THAT(ChoiceLine(config, findings), HasSubstr("still rising where the memory ends"));
+  findings.trials = {Trial(2, 180), Found().trials.back()};
+  EXPECT_EQ(ChoiceLine(config, findings),
+            "micro-batch 2: the only one measured where the memory ends; it is the largest found "
+            "that fits");
 }
 
 TEST(Csv, Rows_HaveTheColumnsOfTheHeader) {
