@@ -186,6 +186,7 @@ void Gateway::Impl::AnswerPlan(const Call& call) const {
   const auto& body = std::get<AgreePlanExchange>(call.body);
   if (plan_.reply->plan.has_value()) {
     *body.response->mutable_plan() = wire::ToWire(*plan_.reply->plan);
+    *body.response->mutable_request() = wire::ToWire(plan_.reply->plan_request);
     call.Finish(absl::OkStatus());
   } else {
     call.Finish(absl::FailedPreconditionError(plan_.reply->error));

@@ -157,6 +157,7 @@ void Gateway::Impl::OnMessage(const core::PlanChanged& message) {
   revision_ = message;
   if (plan_.reply.has_value() && plan_.reply->plan.has_value()) {
     plan_.reply->plan = message.plan;  // for ranks that ask late
+    plan_.reply->plan_request = message.plan_request;
   }
   std::erase_if(watchers_, [&message](const Call& call) {
     const auto& body = std::get<WatchPlanExchange>(call.body);
