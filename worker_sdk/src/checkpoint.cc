@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "agent/base/check.h"
+#include "agent/base/file_io.h"
 #include "agent/base/ids.h"
 #include "agent/base/status_macros.h"
 #include "agent/base/unique_fd.h"
@@ -69,17 +70,6 @@ absl::StatusOr<std::vector<std::string>> List(const std::string& path) {
   return names;
 }
 
-absl::Status WriteAll(int fd, std::string_view bytes, const std::string& path) {
-  while (!bytes.empty()) {
-    const ssize_t written = ::write(fd, bytes.data(), bytes.size());
-    if (written < 0 && errno != EINTR) {
-      return ErrnoStatus("write", path);
-    }
-    bytes.remove_prefix(written > 0 ? static_cast<std::size_t>(written) : 0);
-  }
-  return absl::OkStatus();
-}
-
 // A new file with these bytes, flushed to the disk.
 absl::Status WriteFile(const std::string& path, std::string_view bytes) {
   constexpr mode_t kMode = 0644;
@@ -87,7 +77,9 @@ absl::Status WriteFile(const std::string& path, std::string_view bytes) {
   if (!fd.valid()) {
     return ErrnoStatus("create", path);
   }
-  DDL_RETURN_IF_ERROR(WriteAll(fd.get(), bytes, path));
+  if (const int error = WriteAll(fd.get(), bytes); error != 0) {
+    return absl::ErrnoToStatus(error, "checkpoint: cannot write " + path);
+  }
   return ::fsync(fd.get()) == 0 ? absl::OkStatus() : ErrnoStatus("flush", path);
 }
 

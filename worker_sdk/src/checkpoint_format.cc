@@ -45,6 +45,23 @@ void AppendMap(std::string* out, const std::map<std::string, T>& map) {
   }
 }
 
+// What the body needs, or a little more.
+std::size_t BodyBytes(const CheckpointState& state) {
+  constexpr std::size_t kNumber = sizeof(std::uint64_t);
+  std::size_t bytes = 4 * kNumber;  // the step, and the number of entries of each map
+  for (const auto& [name, values] : state.tensors) {
+    bytes += 2 * kNumber + name.size() + values.size() * sizeof(float);
+  }
+  const auto add = [&bytes](const auto& map) {
+    for (const auto& entry : map) {
+      bytes += 2 * kNumber + entry.first.size();
+    }
+  };
+  add(state.integers);
+  add(state.reals);
+  return bytes;
+}
+
 // Reads from the front of `bytes`; every read may fail at the end of it.
 class Reader {
  public:
@@ -107,25 +124,32 @@ class Reader {
 }  // namespace
 
 std::string EncodeCheckpoint(const CheckpointState& state) {
-  std::string body;
-  Append(&body, state.step);
-  Append<std::uint64_t>(&body, state.tensors.size());
+  // A model may be large: one copy of it, which does not move as it grows.
+  std::string bytes;
+  bytes.reserve(kHeadBytes + BodyBytes(state));
+  bytes.append(kMagic);
+  bytes.resize(kHeadBytes);  // the rest of the head comes last
+  Append(&bytes, state.step);
+  Append<std::uint64_t>(&bytes, state.tensors.size());
   for (const auto& [name, values] : state.tensors) {
-    AppendText(&body, name);
-    Append<std::uint64_t>(&body, values.size());
-    const std::size_t end = body.size();
-    body.resize(end + values.size() * sizeof(float));
+    AppendText(&bytes, name);
+    Append<std::uint64_t>(&bytes, values.size());
+    const std::size_t end = bytes.size();
+    bytes.resize(end + values.size() * sizeof(float));
     if (!values.empty()) {
-      std::memcpy(body.data() + end, values.data(), values.size() * sizeof(float));
+      std::memcpy(bytes.data() + end, values.data(), values.size() * sizeof(float));
     }
   }
-  AppendMap(&body, state.integers);
-  AppendMap(&body, state.reals);
+  AppendMap(&bytes, state.integers);
+  AppendMap(&bytes, state.reals);
 
-  std::string bytes(kMagic);
-  Append<std::uint64_t>(&bytes, body.size());
-  Append(&bytes, Crc32(body));
-  return bytes + body;
+  const std::string_view body = std::string_view(bytes).substr(kHeadBytes);
+  const std::uint64_t length = body.size();
+  const std::uint32_t crc = Crc32(body);
+  char* const head = bytes.data() + kMagic.size();
+  std::memcpy(head, &length, sizeof(length));
+  std::memcpy(head + sizeof(length), &crc, sizeof(crc));
+  return bytes;
 }
 
 absl::StatusOr<CheckpointState> DecodeCheckpoint(std::string_view bytes) {

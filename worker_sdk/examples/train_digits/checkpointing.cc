@@ -2,6 +2,7 @@
 #include "worker_sdk/examples/train_digits/checkpointing.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdio>
 #include <optional>
 #include <string>
@@ -33,6 +34,29 @@ absl::Status Save(Job& job) {
   return CheckpointDirectory(job.options.checkpoint_dir).Save(state);
 }
 
+namespace {
+
+absl::Status OfAnotherProgram(const std::string& what) {
+  return absl::FailedPreconditionError(
+      what + ": it was written by another program or release; use another --checkpoint-dir");
+}
+
+// Copied into place: DataParallel holds on to these arrays.
+absl::Status Restore(const CheckpointState& state, const std::string& name,
+                     std::vector<float>& values) {
+  const auto tensor = state.tensors.find(name);
+  const std::size_t there = tensor == state.tensors.end() ? 0 : tensor->second.size();
+  if (there != values.size()) {
+    return OfAnotherProgram("the checkpoint of step " + std::to_string(state.step) + " has " +
+                            std::to_string(there) + " numbers of \"" + name +
+                            "\", the model here " + std::to_string(values.size()));
+  }
+  std::copy(tensor->second.begin(), tensor->second.end(), values.begin());
+  return absl::OkStatus();
+}
+
+}  // namespace
+
 absl::Status Resume(Job& job) {
   if (job.options.checkpoint_dir.empty()) {
     return absl::OkStatus();
@@ -50,10 +74,12 @@ absl::Status Resume(Job& job) {
         " are of a run with --seed=" + std::to_string(state->integers["seed"]) + " --hidden=" +
         std::to_string(state->integers["hidden"]) + "; use another --checkpoint-dir");
   }
-  // Copied into place: DataParallel holds on to these arrays.
-  std::vector<float>& weights = job.model.weights();
-  std::copy_n(state->tensors["weights"].begin(), weights.size(), weights.begin());
-  job.model.velocity() = state->tensors["velocity"];
+  if (state->integers.count("epoch") == 0 || state->integers.count("consumed") == 0) {
+    return OfAnotherProgram("the checkpoint of step " + std::to_string(state->step) +
+                            " does not say where in the data it was");
+  }
+  DDL_RETURN_IF_ERROR(Restore(*state, "weights", job.model.weights()));
+  DDL_RETURN_IF_ERROR(Restore(*state, "velocity", job.model.velocity()));
   job.step = state->step;
   job.parallel.set_next_step(job.step + 1);
   DDL_RETURN_IF_ERROR(

@@ -11,7 +11,7 @@ namespace ddl::digits {
 absl::Status Save(Job& job);
 
 // Every rank gets the same checkpoint, or none.
-// Errors: FAILED_PRECONDITION, it is of a run with other options.
+// Errors: FAILED_PRECONDITION, it is of a run with other options, or of another model.
 absl::Status Resume(Job& job);
 
 }  // namespace ddl::digits

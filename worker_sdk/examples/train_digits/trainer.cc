@@ -55,8 +55,7 @@ absl::StatusOr<MicroResult> Compute(Job& job, std::span<const std::int64_t> micr
 
 // One optimizer step: micro-batches add up, one reduction, one update.
 absl::StatusOr<StepMetrics> TrainStep(Job& job, const StepShare& share) {
-  if (job.options.stop_rank == job.context.rank() && job.step == 0 &&
-      job.context.restart_count() == 0) {
+  if (job.options.stop_rank == job.context.rank() && job.step == 0 && job.context.round() <= 1) {
     [[maybe_unused]] const int always_zero = std::raise(SIGSTOP);
   }
   std::this_thread::sleep_for(std::chrono::milliseconds(job.options.step_delay_ms));
