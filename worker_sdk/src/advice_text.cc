@@ -9,6 +9,7 @@
 
 #include "ddl/sampler.h"
 #include "worker_sdk/src/advisor.h"
+#include "worker_sdk/src/micro_batches.h"
 
 namespace ddl::internal::text {
 namespace {
@@ -117,7 +118,8 @@ std::optional<std::string> OneSampleTail(const SampleFacts& data, std::int64_t m
   std::int64_t share = 0;
   for (int rank = 0; rank < world_size; ++rank) {
     const std::int64_t size = ShareOf(data.tail_samples, rank, world_size).size();
-    if (size % micro_batch == 1) {
+    // The last micro-batch of a share is its smallest.
+    if (size > 0 && size / MicroSteps(size, micro_batch) == 1) {
       ranks.push_back(rank);
       share = size;
     }
@@ -191,7 +193,7 @@ std::string Accumulation(std::int64_t micro_steps, std::int64_t micro_batch, dou
          Percent(memory) + " at most: a micro-batch of " + std::to_string(2 * micro_batch) +
          " would fit (at most " + Percent(2 * memory) + ") and take " +
          std::to_string((micro_steps + 1) / 2) +
-         ", which is usually faster at the same global batch; \"ddlaunch tune\" measures it";
+         " for the same global batch; \"ddlaunch tune\" measures whether that is faster";
 }
 
 }  // namespace ddl::internal::text

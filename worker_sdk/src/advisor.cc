@@ -134,7 +134,11 @@ void Advisor::Finish(const StepFacts& facts, const TotalsArray& reduced, double 
                      const std::vector<double>& words, const StepOutcome& outcome) {
   if (options_.enabled) {
     largest_micro_batch_ = std::max(largest_micro_batch_, facts.largest_micro_batch);
-    most_micro_steps_ = std::max(most_micro_steps_, facts.micro_steps);
+    if (std::pair(facts.micro_steps, facts.largest_micro_batch) >
+        std::pair(most_micro_steps_, accumulated_micro_batch_)) {
+      most_micro_steps_ = facts.micro_steps;
+      accumulated_micro_batch_ = facts.largest_micro_batch;
+    }
     JudgeNoise(reduced, weight, outcome);
     JudgeBatchNorm(facts);
     samples_.Commit(facts.data);
@@ -144,12 +148,19 @@ void Advisor::Finish(const StepFacts& facts, const TotalsArray& reduced, double 
     }
   }
   if (!words.empty()) {
-    JudgeData(words);
-    JudgeParameters(words);
+    JudgeData(words, facts.step);
+    JudgeParameters(words, facts.step);
     JudgeWaiting(words);
     JudgeMemory(words);
   }
   ++step_;
+}
+
+void Advisor::MemoryRanOut() {
+  memory_ran_out_ = true;
+  largest_micro_batch_ = 0;
+  most_micro_steps_ = 0;
+  accumulated_micro_batch_ = 0;
 }
 
 void Advisor::RanksAreOut(const std::vector<int>& ranks) {
@@ -206,14 +217,14 @@ void Advisor::JudgeBatchNorm(const StepFacts& facts) {
   }
 }
 
-void Advisor::JudgeData(const std::vector<double>& words) {
+void Advisor::JudgeData(const std::vector<double>& words, std::int64_t step) {
   std::map<double, int> epochs;                      // the first rank that is in it
   std::map<std::pair<double, double>, int> samples;  // (epoch, hash): the same
   double count = 0;
   bool unchanged = true;
   for (int rank = 0; rank < world_size_; ++rank) {
     if (WordOf(words, rank, kOneSample) > 0) {
-      Say(Advice::kOneSampleBatchNorm, text::OneSample(rank, step_));
+      Say(Advice::kOneSampleBatchNorm, text::OneSample(rank, step));
     }
     const double epoch = WordOf(words, rank, kEpoch);
     const double rank_count = WordOf(words, rank, kSampleCount);
@@ -246,7 +257,7 @@ void Advisor::JudgeData(const std::vector<double>& words) {
   }
 }
 
-void Advisor::JudgeParameters(const std::vector<double>& words) {
+void Advisor::JudgeParameters(const std::vector<double>& words, std::int64_t step) {
   const std::size_t ranks = kWords * Index(world_size_);
   if (words.size() != ranks + 2 * parameters_.size()) {
     return;
@@ -266,7 +277,7 @@ void Advisor::JudgeParameters(const std::vector<double>& words) {
   }
   if (!partly.empty()) {
     Say(Advice::kUnusedParameter,
-        text::UnusedParameters(partly, static_cast<std::int64_t>(active), step_));
+        text::UnusedParameters(partly, static_cast<std::int64_t>(active), step));
   }
 }
 
@@ -302,10 +313,16 @@ void Advisor::JudgeWaiting(const std::vector<double>& words) {
 void Advisor::JudgeMemory(const std::vector<double>& words) {
   double most = 0;
   for (int rank = 0; rank < world_size_; ++rank) {
-    most = std::max(most, WordOf(words, rank, kMemory));
+    const double used = WordOf(words, rank, kMemory);
+    if (used == 0) {
+      return;  // it would have to fit there too
+    }
+    most = std::max(most, used);
   }
-  if (most > 0 && 2 * most <= kMostMemory && most_micro_steps_ > 1) {
-    Say(Advice::kAccumulation, text::Accumulation(most_micro_steps_, largest_micro_batch_, most));
+  const bool may_grow = !memory_ran_out_ && (limit_ == 0 || 2 * accumulated_micro_batch_ <= limit_);
+  if (2 * most <= kMostMemory && most_micro_steps_ > 1 && may_grow) {
+    Say(Advice::kAccumulation,
+        text::Accumulation(most_micro_steps_, accumulated_micro_batch_, most));
   }
 }
 

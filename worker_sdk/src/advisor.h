@@ -39,6 +39,8 @@ namespace ddl::internal {
 
 // What this rank knows of the step before anything is reduced.
 struct StepFacts {
+  // Its number, as the program's messages have it; every rank has the same.
+  std::int64_t step = 0;
   // The data; see StepShare. Without samples no advice about them.
   SampleFacts data;
   // Samples (or tokens) of this rank in the step.
@@ -101,7 +103,7 @@ class Advisor {
   static constexpr double kLeastEfficiency = 0.75;
   static constexpr std::int64_t kLeastBatchNorm = 4;
   // A micro-batch of twice the size is taken to need at most twice the memory; it
-  // fits below 90 % of all there is.
+  // fits below 90 % of all there is. Where memory has run out it is not taken so.
   static constexpr double kMostMemory = 0.9;
 
   // The elements of Totals.
@@ -135,6 +137,12 @@ class Advisor {
   void Finish(const StepFacts& facts, const TotalsArray& reduced, double weight,
               const std::vector<double>& words, const StepOutcome& outcome);
 
+  // Memory ran out, and micro-batches are smaller from here on. All ranks say so in
+  // the same step.
+  void MemoryRanOut();
+  // No larger micro-batch may be used; 0: none is known.
+  void LimitMicroBatch(std::int64_t most) { limit_ = most; }
+
   // Ranks that have no more batches while others have.
   void RanksAreOut(const std::vector<int>& ranks);
 
@@ -164,8 +172,8 @@ class Advisor {
 
   void JudgeNoise(const TotalsArray& reduced, double weight, const StepOutcome& outcome);
   void JudgeBatchNorm(const StepFacts& facts);
-  void JudgeData(const std::vector<double>& words);
-  void JudgeParameters(const std::vector<double>& words);
+  void JudgeData(const std::vector<double>& words, std::int64_t step);
+  void JudgeParameters(const std::vector<double>& words, std::int64_t step);
   void JudgeWaiting(const std::vector<double>& words);
   void JudgeMemory(const std::vector<double>& words);
 
@@ -174,11 +182,15 @@ class Advisor {
   int rank_;
   int world_size_;
   std::vector<std::string> parameters_;
-  std::int64_t step_ = 0;  // finished ones
+  std::int64_t step_ = 0;  // finished ones, of this process
   NoiseScale noise_;
   SampleWatch samples_;
-  std::int64_t largest_micro_batch_ = 0;  // so far
+  std::int64_t largest_micro_batch_ = 0;  // so far, of this plan
+  // The step of the most micro-steps so far, and the largest micro-batch in it.
   std::int64_t most_micro_steps_ = 0;
+  std::int64_t accumulated_micro_batch_ = 0;
+  std::int64_t limit_ = 0;  // of the micro-batch; 0: none
+  bool memory_ran_out_ = false;
   double step_s_ = 0;  // of the steps that are averaged
   double communication_s_ = 0;
   std::array<bool, static_cast<std::size_t>(Advice::kCount)> said_{};

@@ -151,10 +151,13 @@ absl::Status Context::Barrier(std::string_view name, std::chrono::milliseconds t
 }
 
 absl::StatusOr<Plan> Context::AgreePlan(const PlanDefaults& defaults) const {
-  DDL_ASSIGN_OR_RETURN(Plan plan,
+  DDL_ASSIGN_OR_RETURN(internal::AgreedPlan agreed,
                        state_->gateway->AgreePlan(defaults, state_->options.plan_timeout));
-  DDL_RETURN_IF_ERROR(internal::CheckPlan(plan, world_size()));
-  return plan;
+  DDL_RETURN_IF_ERROR(internal::CheckPlan(agreed.plan, world_size()));
+  if (agreed.max_micro_batch_size > 0) {
+    state_->seat->max_micro_batch_size = agreed.max_micro_batch_size;
+  }
+  return std::move(agreed.plan);
 }
 
 absl::Status Context::ReportProgress(std::int64_t step, std::int64_t total_steps,

@@ -76,10 +76,10 @@ DataParallel::DataParallel(Backend* backend, std::vector<Parameter> parameters,
     names.push_back(parameter.name);
     gradients.emplace_back(parameter.gradient);
   }
-  advice_ = std::make_shared<internal::StepAdvice>(
-      options.advice, backend_->rank(), backend_->world_size(), std::move(names),
-      std::move(gradients),
-      options.peak_memory_bytes ? options.peak_memory_bytes : internal::PeakResidentBytes);
+  // Resident memory of the host says nothing of a device's: no peak, no advice.
+  advice_ = std::make_shared<internal::StepAdvice>(options.advice, backend_->rank(),
+                                                   backend_->world_size(), std::move(names),
+                                                   std::move(gradients), options.peak_memory_bytes);
 }
 
 absl::Status DataParallel::CheckSameLayout() {
@@ -114,7 +114,7 @@ absl::Status DataParallel::AddMicroBatch(double loss_sum, double weight) {
     return absl::InvalidArgumentError("a micro-batch of weight " + std::to_string(weight) +
                                       "; the weight is its number of samples or tokens");
   }
-  // A batch without weight has no say, whatever its loss came out as (0/0).
+  // A loss without weight has no say, whatever it came out as (0/0).
   loss_sum_ += weight > 0 ? loss_sum : 0;
   weight_ += weight;
   advice_->AddMicroBatch(weight);
@@ -126,7 +126,7 @@ absl::StatusOr<StepResult> DataParallel::FinishStep() {
   // added in the same order with advice and without.
   using internal::Advisor;
   std::array<double, 2 + Advisor::kTotals> totals = {loss_sum_, weight_};
-  const Advisor::TotalsArray mine = advice_->Totals(weight_);
+  const Advisor::TotalsArray mine = advice_->Totals(weight_, next_step_);
   std::copy(mine.begin(), mine.end(), totals.begin() + 2);
   loss_sum_ = 0;
   weight_ = 0;
@@ -149,6 +149,7 @@ absl::StatusOr<StepResult> DataParallel::FinishStep() {
   if (step_log_ != nullptr) {
     step_log_->Add(result.weight, result.mean_loss);
   }
+  ++next_step_;
   return result;
 }
 

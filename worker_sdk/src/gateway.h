@@ -51,6 +51,14 @@ struct PlanRevision {
   std::string text;  // who ran out of memory, and what changed
 };
 
+// What AgreePlan is answered with.
+struct AgreedPlan {
+  Plan plan;
+  // The largest micro-batch that was asked for or that running out of memory has
+  // taught; 0: none.
+  std::int64_t max_micro_batch_size = 0;
+};
+
 // Thread safe. Errors as documented on Context's methods of the same names. A
 // call that takes a stop token ends with CANCELLED when stop is requested.
 class Gateway {
@@ -63,8 +71,9 @@ class Gateway {
                                             const std::stop_token& stop) = 0;
   virtual absl::Status Barrier(std::string_view name, Timeout timeout,
                                const std::stop_token& stop) = 0;
-  // With the hash as the other side says it; Context checks it.
-  virtual absl::StatusOr<Plan> AgreePlan(const PlanDefaults& defaults, Timeout timeout) = 0;
+  // Of a plan whose hash came out the same here. Whether it fits this world, Context
+  // checks.
+  virtual absl::StatusOr<AgreedPlan> AgreePlan(const PlanDefaults& defaults, Timeout timeout) = 0;
   // The plan with a smaller micro-batch; of no meaning when `report` is exiting.
   // FAILED_PRECONDITION: no plan, or the micro-batch is at its floor.
   virtual absl::StatusOr<PlanRevision> ReportOutOfMemory(const OutOfMemoryReport& report) = 0;

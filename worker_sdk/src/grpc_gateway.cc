@@ -141,7 +141,7 @@ class GrpcGateway final : public Gateway {
                    "waiting for every rank at barrier \"" + std::string(name) + "\"", timeout);
   }
 
-  absl::StatusOr<Plan> AgreePlan(const PlanDefaults& defaults, Timeout timeout) override {
+  absl::StatusOr<AgreedPlan> AgreePlan(const PlanDefaults& defaults, Timeout timeout) override {
     v1::AgreePlanRequest request;
     request.set_round(round_);
     request.set_local_rank(local_rank_);
@@ -151,7 +151,8 @@ class GrpcGateway final : public Gateway {
     v1::AgreePlanResponse response;
     DDL_RETURN_IF_ERROR(Outcome(stub_->AgreePlan(&call, request, &response),
                                 "agreeing on the training plan with the other ranks", timeout));
-    return FromProto(response.plan());
+    DDL_ASSIGN_OR_RETURN(Plan plan, FromProto(response.plan()));
+    return AgreedPlan{std::move(plan), MaxMicroBatchSize(wire::FromWire(response.request()))};
   }
 
   absl::StatusOr<PlanRevision> ReportOutOfMemory(const OutOfMemoryReport& report) override {

@@ -58,16 +58,18 @@ absl::Status MemoryGateway::Barrier(std::string_view name, Timeout timeout,
   return absl::OkStatus();
 }
 
-absl::StatusOr<Plan> MemoryGateway::AgreePlan(const PlanDefaults& defaults, Timeout /*timeout*/) {
+absl::StatusOr<AgreedPlan> MemoryGateway::AgreePlan(const PlanDefaults& defaults,
+                                                    Timeout /*timeout*/) {
   const std::lock_guard lock(mutex_);
   plan::Request request = ToCore(defaults);
   request.learned_max_micro_batch_size = request_.learned_max_micro_batch_size;
+  request.uneven_micro_steps = request_.uneven_micro_steps;
   DDL_ASSIGN_OR_RETURN(const plan::Plan plan, plan::Solve(request, world_size_));
   if (!in_force_.has_value()) {
     request_ = request;
     in_force_ = PlanRevision{0, FromCore(plan), 0, ""};
   }
-  return FromCore(plan);
+  return AgreedPlan{FromCore(plan), MaxMicroBatchSize(request)};
 }
 
 absl::StatusOr<PlanRevision> MemoryGateway::ReportOutOfMemory(const OutOfMemoryReport& report) {
@@ -82,6 +84,8 @@ absl::StatusOr<PlanRevision> MemoryGateway::ReportOutOfMemory(const OutOfMemoryR
   if (report.micro_batch_size > micro) {
     return *in_force_;  // another rank has said it already
   }
+  // Who reports and goes on uses RunStep, which splits any share.
+  request_.uneven_micro_steps = true;
   DDL_ASSIGN_OR_RETURN(const plan::Lowered lowered, plan::Lower(request_, ToCore(in_force_->plan)));
   request_ = lowered.request;
   in_force_ = PlanRevision{in_force_->revision + 1, FromCore(lowered.plan), report.step,

@@ -30,7 +30,7 @@ class MemoryGateway final : public Gateway {
                        const std::stop_token& stop) override;
   // Solves the defaults of whoever asks; it does not compare them. Remembers what
   // running out of memory has taught.
-  absl::StatusOr<Plan> AgreePlan(const PlanDefaults& defaults, Timeout timeout) override;
+  absl::StatusOr<AgreedPlan> AgreePlan(const PlanDefaults& defaults, Timeout timeout) override;
   absl::StatusOr<PlanRevision> ReportOutOfMemory(const OutOfMemoryReport& report) override;
   absl::StatusOr<PlanRevision> WatchPlan(int after, const std::stop_token& stop) override;
   absl::Status MarkGroup(std::string_view name, bool open) override;

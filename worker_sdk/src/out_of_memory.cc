@@ -76,8 +76,10 @@ bool IsOutOfMemory(const absl::Status& status) {
 }
 
 bool IsOutOfMemory(const std::exception& exception) {
-  return dynamic_cast<const std::bad_alloc*>(&exception) != nullptr ||
-         SaysOutOfMemory(exception.what());
+  // A length that no memory could hold, such as -1, is a mistake of the program.
+  const bool bad_alloc = dynamic_cast<const std::bad_alloc*>(&exception) != nullptr &&
+                         dynamic_cast<const std::bad_array_new_length*>(&exception) == nullptr;
+  return bad_alloc || SaysOutOfMemory(exception.what());
 }
 
 absl::Status OutOfMemoryOf(const std::exception& exception) {

@@ -1,10 +1,9 @@
 // Conversion between ddl::Plan and ddl::plan::Plan, and the checks on the way.
 #include "worker_sdk/src/plan_bridge.h"
 
+#include <algorithm>
 #include <optional>
 #include <string>
-
-#include "agent/base/status_macros.h"
 
 namespace ddl {
 namespace {
@@ -63,15 +62,21 @@ void CopyPlan(const From& from, To& to) {
   }
 }
 
-// Whether micro x accumulation x world, of no overflow, is enough for the global
-// batch, and no whole micro-step more than it.
-bool SharesCover(const Plan& plan) {
-  std::int64_t product = 0;
-  return plan.micro_batch_size > 0 && plan.grad_accum_steps > 0 && plan.world_size > 0 &&
-         plan.global_batch_size > 0 &&
-         !__builtin_mul_overflow(plan.micro_batch_size, plan.grad_accum_steps, &product) &&
-         !__builtin_mul_overflow(product, plan.world_size, &product) &&
-         product >= plan.global_batch_size;
+std::int64_t CeilDivide(std::int64_t a, std::int64_t b) {
+  return a / b + (a % b > 0 ? 1 : 0);
+}
+
+// Whether the largest share of a rank, in so many micro-steps, has micro-batches of at
+// most this size: no more of them than samples, and none larger than it must be. Even
+// shares fulfil micro x accumulation x world = global then.
+bool MultipliesOut(const Plan& plan) {
+  if (plan.micro_batch_size < 1 || plan.grad_accum_steps < 1 || plan.world_size < 1 ||
+      plan.global_batch_size < 1) {
+    return false;
+  }
+  const std::int64_t share = CeilDivide(plan.global_batch_size, plan.world_size);
+  return plan.grad_accum_steps <= share &&
+         plan.micro_batch_size == CeilDivide(share, plan.grad_accum_steps);
 }
 
 }  // namespace
@@ -115,9 +120,10 @@ Plan FromCore(const plan::Plan& from) {
   return to;
 }
 
-absl::StatusOr<Plan> SolvePlan(const PlanDefaults& defaults, std::int64_t world_size) {
-  DDL_ASSIGN_OR_RETURN(const plan::Plan core, plan::Solve(ToCore(defaults), world_size));
-  return FromCore(core);
+std::int64_t MaxMicroBatchSize(const plan::Request& request) {
+  const std::int64_t asked = request.max_micro_batch_size.value_or(0);
+  const std::int64_t learned = request.learned_max_micro_batch_size.value_or(0);
+  return asked > 0 && learned > 0 ? std::min(asked, learned) : std::max(asked, learned);
 }
 
 absl::Status CheckPlan(const Plan& plan, std::int64_t world_size) {
@@ -126,7 +132,7 @@ absl::Status CheckPlan(const Plan& plan, std::int64_t world_size) {
                                std::to_string(plan.world_size) + ", this one has " +
                                std::to_string(world_size) + " ranks");
   }
-  if (!SharesCover(plan)) {
+  if (!MultipliesOut(plan)) {
     return absl::InternalError("the agent's plan does not multiply out: " + plan.ToString());
   }
   return absl::OkStatus();

@@ -17,11 +17,12 @@ PlanDefaults FromCore(const plan::Request& request);
 // With its hash.
 Plan FromCore(const plan::Plan& plan);
 
-// Solves for a world without a launcher.
-absl::StatusOr<Plan> SolvePlan(const PlanDefaults& defaults, std::int64_t world_size);
+// The largest micro-batch that the request allows, by a cap that was asked for or
+// learnt; 0: any.
+std::int64_t MaxMicroBatchSize(const plan::Request& request);
 
-// What a plan from the agent must fulfil: this world, and shares that cover the
-// global batch. INTERNAL otherwise.
+// What a plan from the agent must fulfil: this world, and micro-steps that make up
+// the ranks' shares of the global batch. INTERNAL otherwise.
 absl::Status CheckPlan(const Plan& plan, std::int64_t world_size);
 
 }  // namespace ddl::internal

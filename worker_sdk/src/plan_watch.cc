@@ -2,6 +2,7 @@
 #include "worker_sdk/src/plan_watch.h"
 
 #include <algorithm>
+#include <cstdio>
 #include <string>
 #include <utility>
 
@@ -97,10 +98,12 @@ absl::StatusOr<PlanRevision> PlanWatch::AwaitAgreement() {
   if (agreed_) {
     return *known_;
   }
-  return failed_.ok()
-             ? absl::DeadlineExceededError("the ranks were not told of the new plan within " +
-                                           ToText(kPatience * timeout_))
-             : failed_;
+  if (!failed_.ok()) {
+    return failed_;
+  }
+  const std::string why = unreached_.ok() ? "" : ": " + std::string(unreached_.message());
+  return absl::DeadlineExceededError("the ranks were not told of the new plan within " +
+                                     ToText(kPatience * timeout_) + why);
 }
 
 void PlanWatch::Adopt(const PlanRevision& revision) {
@@ -116,12 +119,49 @@ void PlanWatch::Adopt(const PlanRevision& revision) {
 
 void PlanWatch::Watch(const std::stop_token& stop) {
   while (!stop.stop_requested()) {
-    if (absl::Status status = Follow(stop); !status.ok()) {
-      const std::lock_guard lock(mutex_);
-      failed_ = std::move(status);
-      changed_.notify_all();
-      return;
+    absl::Status status = Follow(stop);
+    if (status.ok()) {
+      continue;
     }
+    const std::lock_guard lock(mutex_);
+    // A rank that is in the step hears of it there; and the end of a round is no news.
+    const bool is_told = known_.has_value() && known_->step == step_;
+    if (!is_told && !absl::IsAborted(status) && !absl::IsCancelled(status)) {
+      Warn(status, "if a rank runs out of memory, the step cannot be done again");
+    }
+    failed_ = std::move(status);
+    changed_.notify_all();
+    return;
+  }
+}
+
+void PlanWatch::Warn(const absl::Status& status, const char* then) const {
+  std::fprintf(stderr, "ddl: warning: rank %d is not told when the plan changes: %s; %s\n",
+               backend_->rank(), std::string(status.message()).c_str(), then);
+}
+
+absl::StatusOr<PlanRevision> PlanWatch::Next(int after, const std::stop_token& stop) {
+  using Pause = std::chrono::milliseconds;
+  constexpr Pause kFirstPause(50);
+  constexpr Pause kLongestPause(5000);
+  constexpr int kQuietFailures = 3;  // within a second
+  Pause pause = kFirstPause;
+  for (int failures = 1;; ++failures) {
+    absl::StatusOr<PlanRevision> revision = gateway_->WatchPlan(after, stop);
+    if (!absl::IsUnavailable(revision.status())) {
+      return revision;
+    }
+    if (failures == kQuietFailures && !warned_) {
+      warned_ = true;
+      Warn(revision.status(), "it goes on trying");
+    }
+    std::unique_lock lock(mutex_);
+    unreached_ = revision.status();
+    changed_.wait_for(lock, stop, pause, [] { return false; });
+    if (stop.stop_requested()) {
+      return absl::CancelledError("watching the plan was given up");
+    }
+    pause = std::min(2 * pause, kLongestPause);
   }
 }
 
@@ -129,7 +169,7 @@ absl::Status PlanWatch::Follow(const std::stop_token& stop) {
   std::unique_lock lock(mutex_);
   const int adopted = adopted_;
   lock.unlock();
-  DDL_ASSIGN_OR_RETURN(const PlanRevision revision, gateway_->WatchPlan(adopted, stop));
+  DDL_ASSIGN_OR_RETURN(const PlanRevision revision, Next(adopted, stop));
   DDL_RETURN_IF_ERROR(Check(revision));
   lock.lock();
   known_ = revision;

@@ -43,9 +43,11 @@ namespace ddl::internal {
 // What a process knows of its round's plan, beyond the life of one PlanWatch.
 // Owned by the Context.
 struct PlanSeat {
-  std::atomic<bool> taken = false;                     // by a PlanWatch: one at a time
-  std::atomic<int> revision = 0;                       // the last that was adopted
-  std::atomic<std::int64_t> max_micro_batch_size = 0;  // 0: nothing was adopted
+  std::atomic<bool> taken = false;  // by a PlanWatch: one at a time
+  std::atomic<int> revision = 0;    // the last that was adopted
+  // The largest micro-batch that was asked for, by AgreePlan's answer, or that running
+  // out of memory has taught; 0: none.
+  std::atomic<std::int64_t> max_micro_batch_size = 0;
 };
 
 // One thread, the caller's, calls everything; the watcher thread is inside.
@@ -92,6 +94,9 @@ class PlanWatch {
   void Watch(const std::stop_token& stop);
   // One revision, from its announcement to its adoption.
   absl::Status Follow(const std::stop_token& stop);
+  // The next announcement, past an agent that is out of reach for a while.
+  absl::StatusOr<PlanRevision> Next(int after, const std::stop_token& stop);
+  void Warn(const absl::Status& status, const char* then) const;
   absl::Status Check(const PlanRevision& revision) const;
   [[nodiscard]] OutOfMemoryReport ReportOf(const absl::Status& error) const;
 
@@ -111,6 +116,8 @@ class PlanWatch {
   std::optional<PlanRevision> known_;  // guarded by mutex_; not adopted yet
   bool agreed_ = false;                // guarded by mutex_; on known_
   absl::Status failed_;                // guarded by mutex_; the watcher has ended
+  absl::Status unreached_;             // guarded by mutex_; the agent, the last time
+  bool warned_ = false;                // of the watcher's thread
   std::jthread watcher_;               // last: it uses all of the above
 };
 

@@ -1,6 +1,7 @@
 // DataParallel::RunStep: an optimizer step that is done again, with a smaller
 // micro-batch, when it runs out of memory. How the ranks agree: plan_watch.h.
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <cstdio>
 #include <exception>
@@ -12,6 +13,7 @@
 #include "ddl/data_parallel.h"
 #include "ddl/out_of_memory.h"
 #include "worker_sdk/src/gateway.h"
+#include "worker_sdk/src/micro_batches.h"
 #include "worker_sdk/src/plan_watch.h"
 #include "worker_sdk/src/step_advice.h"
 
@@ -71,6 +73,7 @@ absl::StatusOr<DataParallel> DataParallel::Create(const Context& context, const 
                                                    internal::ContextAccess::GatewayOf(context),
                                                    backend, plan, options.agreement_timeout));
   parallel.agent_tells_ = context.has_launcher();
+  parallel.advice_->LimitMicroBatch(internal::ContextAccess::SeatOf(context)->max_micro_batch_size);
   return parallel;
 }
 
@@ -81,53 +84,93 @@ std::int64_t DataParallel::micro_batch_size() const {
 absl::StatusOr<StepResult> DataParallel::RunStep(const StepShare& share, const MicroStep& compute) {
   DDL_CHECK(next_step_ >= 0);
   const InStep in_step(watch_.get(), next_step_);
+  Forget();
   for (;;) {
     Attempt attempt = Try(share, compute);
     if (attempt.result.ok()) {
-      ++next_step_;
       return std::move(attempt.result);
     }
     DDL_RETURN_IF_ERROR(PrepareRetry(attempt));
-    ZeroGradients();
-    if (attempt.computed && before_retry_ != nullptr) {
-      before_retry_();
-    }
   }
 }
 
-DataParallel::Attempt DataParallel::Try(const StepShare& share, const MicroStep& compute) {
-  const auto others_wait = [&] { return watch_ != nullptr && watch_->Pending(); };
-  Attempt attempt;
-  attempt.result = absl::AbortedError("the step is to be done again");
+// Nothing of this step has been computed.
+void DataParallel::Forget() {
   ZeroGradients();
   loss_sum_ = 0;
   weight_ = 0;
+}
+
+bool DataParallel::OthersWait() const {
+  return watch_ != nullptr && watch_->Pending();
+}
+
+DataParallel::Attempt DataParallel::Try(const StepShare& share, const MicroStep& compute) {
+  Attempt attempt;
   const auto split = Split(share);
   if (!split.ok()) {
     attempt.result = split.status();
     return attempt;
   }
-  const std::vector<std::span<const std::int64_t>>& micro_batches = *split;
-  advice_->Begin(share, micro_batches);
-  for (const std::span<const std::int64_t> samples : micro_batches) {
-    if (others_wait()) {
-      return attempt;
-    }
-    attempt.computed = true;
-    absl::StatusOr<MicroResult> micro = Compute(compute, samples);
-    const absl::Status added =
-        micro.ok() ? AddMicroBatch(micro->loss_sum, micro->weight) : micro.status();
-    if (!added.ok()) {
-      attempt.result = added;
-      return attempt;
-    }
-  }
-  if (others_wait()) {
+  advice_->Begin(share, *split);
+  if (absl::Status status = ComputeShare(*split, compute, attempt); !status.ok()) {
+    attempt.result = std::move(status);
     return attempt;
   }
   attempt.result = FinishStep();
   attempt.communicated = true;
   return attempt;
+}
+
+// ABORTED: the step is to be done again.
+absl::Status DataParallel::ComputeShare(
+    const std::vector<std::span<const std::int64_t>>& micro_batches, const MicroStep& compute,
+    Attempt& attempt) {
+  std::vector<bool> left_out(micro_batches.size());
+  for (std::size_t i = 0; i < micro_batches.size();) {
+    if (OthersWait()) {
+      break;
+    }
+    if (left_out[i]) {
+      ++i;
+      continue;
+    }
+    attempt.computed = true;
+    DDL_ASSIGN_OR_RETURN(const MicroResult micro, Compute(compute, micro_batches[i]));
+    DDL_RETURN_IF_ERROR(AddMicroBatch(micro.loss_sum, micro.weight));
+    left_out[i] = micro.weight == 0 && !GradientsAreFinite();
+    i = left_out[i] && LeaveOut() ? 0 : i + 1;
+  }
+  return OthersWait() ? absl::AbortedError("the step is to be done again") : absl::OkStatus();
+}
+
+// Takes the gradient of a micro-batch without weight out of the arrays again. True:
+// those before it are lost with it, and to be computed again.
+bool DataParallel::LeaveOut() {
+  if (weight_ == 0) {
+    ZeroGradients();  // none of them has a say
+    return false;
+  }
+  if (!left_out_said_) {
+    left_out_said_ = true;
+    std::fprintf(stderr,
+                 "ddl: rank %d, step %lld: a micro-batch of weight 0 has a gradient that is not "
+                 "finite; it is left out and those before it are computed again, which a gradient "
+                 "of 0 would save\n",
+                 backend_->rank(), static_cast<long long>(next_step_));
+  }
+  Forget();
+  if (before_retry_ != nullptr) {
+    before_retry_();
+  }
+  return true;
+}
+
+bool DataParallel::GradientsAreFinite() const {
+  return std::all_of(parameters_.begin(), parameters_.end(), [](const Parameter& parameter) {
+    return std::all_of(parameter.gradient.begin(), parameter.gradient.end(),
+                       [](float element) { return std::isfinite(element); });
+  });
 }
 
 absl::StatusOr<std::vector<std::span<const std::int64_t>>> DataParallel::Split(
@@ -146,12 +189,7 @@ absl::StatusOr<std::vector<std::span<const std::int64_t>>> DataParallel::Split(
     return share.samples.empty() ? std::vector<std::span<const std::int64_t>>()
                                  : std::vector{share.samples};
   }
-  const auto micro = static_cast<std::size_t>(watch_->micro_batch_size());
-  std::vector<std::span<const std::int64_t>> parts;
-  for (std::size_t begin = 0; begin < share.samples.size(); begin += micro) {
-    parts.push_back(share.samples.subspan(begin, std::min(micro, share.samples.size() - begin)));
-  }
-  return parts;
+  return internal::SplitShare(share.samples, watch_->micro_batch_size());
 }
 
 // OK: the step can be done again. Else what to tell the caller.
@@ -185,10 +223,16 @@ absl::Status DataParallel::PrepareRetry(const Attempt& attempt) {
   if (ours) {
     SayRetry(error, *revision);
   }
+  // Before connecting, which takes device memory of its own.
+  Forget();
+  if (attempt.computed && before_retry_ != nullptr) {
+    before_retry_();
+  }
   if (const absl::Status status = backend_->Reconnect(); !status.ok()) {
     return give_up(status);
   }
   watch_->Adopt(*revision);
+  advice_->MemoryRanOut();
   return absl::OkStatus();
 }
 

@@ -10,6 +10,7 @@
 
 #include "agent/base/check.h"
 #include "agent/base/status_macros.h"
+#include "worker_sdk/src/micro_batches.h"
 #include "worker_sdk/src/splitmix64.h"
 
 namespace ddl {
@@ -137,11 +138,7 @@ std::optional<StepShare> DistributedSampler::Next() {
   const IndexRange mine = ShareOf(share.global_samples, rank_, world_size_);
   share.samples = std::span(order_).subspan(static_cast<std::size_t>(consumed_ + mine.begin),
                                             static_cast<std::size_t>(mine.size()));
-  const auto micro = static_cast<std::size_t>(micro_batch_size_);
-  for (std::size_t begin = 0; begin < share.samples.size(); begin += micro) {
-    share.micro_batches.push_back(
-        share.samples.subspan(begin, std::min(micro, share.samples.size() - begin)));
-  }
+  share.micro_batches = internal::SplitShare(share.samples, micro_batch_size_);
   consumed_ += std::min(share.global_samples, left);
   return share;
 }

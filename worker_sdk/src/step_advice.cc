@@ -92,7 +92,14 @@ void StepAdvice::Count(std::int64_t samples) {
   ++facts_.micro_steps;
 }
 
-Advisor::TotalsArray StepAdvice::Totals(double weight) {
+void StepAdvice::MemoryRanOut() {
+  advisor_.MemoryRanOut();
+  last_end_ = Clock::now();
+  communication_ = {};
+}
+
+Advisor::TotalsArray StepAdvice::Totals(double weight, std::int64_t step) {
+  facts_.step = step;
   facts_.weight = weight;
   if (advisor_.WantsGradientNorm()) {
     facts_.gradient_sum_norm2 = SquaredNorm(gradients_);

@@ -37,8 +37,14 @@ class StepAdvice {
   // A micro-batch of a step that Begin did not tell of.
   void AddMicroBatch(double samples);
 
-  // The step's sums: see advisor.h for the order. `weight`: of this rank.
-  [[nodiscard]] Advisor::TotalsArray Totals(double weight);
+  // Memory ran out, and the step is tried again with a smaller micro-batch. The time
+  // that went by so far is nobody's: it counts from here.
+  void MemoryRanOut();
+  // A larger micro-batch than this is not to be advised.
+  void LimitMicroBatch(std::int64_t most) { advisor_.LimitMicroBatch(most); }
+
+  // The sums of step `step`: see advisor.h for the order. `weight`: of this rank.
+  [[nodiscard]] Advisor::TotalsArray Totals(double weight, std::int64_t step);
   [[nodiscard]] bool ExchangeDue(const Advisor::TotalsArray& reduced) const {
     return advisor_.ExchangeDue(reduced);
   }

@@ -368,6 +368,9 @@ TEST(Advisor, TailOfMoreSamplesWithBatchNorm_SaysNothing) {
   World world(2, declared);
   world.Step(std::vector<Part>(2, OfEpoch(100, 32, 16)));  // one of 4: 2 and 2
   EXPECT_THAT(world.Kinds(), IsEmpty());
+  World split(2, declared);
+  split.Step(std::vector<Part>(2, OfEpoch(42, 32, 4)));  // one of 10: 5 and 5, as 3 + 2
+  EXPECT_THAT(split.Kinds(), IsEmpty());
 }
 
 TEST(Advisor, OneSampleMicroBatchOfAnOwnLoader_NamesTheRank) {
@@ -377,9 +380,11 @@ TEST(Advisor, OneSampleMicroBatchOfAnOwnLoader_NamesTheRank) {
   for (int step = 0; step < 5; ++step) {
     world.Step(Parts(2));
   }
-  world.Step({Ordinary(), Ordinary(1)});
+  std::vector<Part> parts = {Ordinary(), Ordinary(1)};
+  parts[0].facts.step = parts[1].facts.step = 206;  // of a run that was resumed
+  world.Step(parts);
   EXPECT_THAT(world.Kinds(), ElementsAre(Advice::kOneSampleBatchNorm));
-  EXPECT_THAT(world.Text(Advice::kOneSampleBatchNorm), HasSubstr("on rank 1 in step 5"));
+  EXPECT_THAT(world.Text(Advice::kOneSampleBatchNorm), HasSubstr("on rank 1 in step 206"));
 }
 
 // ---- shares and parameters --------------------------------------------------
@@ -397,10 +402,11 @@ TEST(Advisor, ParameterUnusedOnOneRank_IsNamedWithTheRank) {
   World world(3);
   std::vector<Part> parts = Parts(3);
   parts[2].facts.used_parameters = {true, false};
+  parts[0].facts.step = 1;
   world.Step(parts);
   EXPECT_THAT(world.Kinds(), ElementsAre(Advice::kUnusedParameter));
   EXPECT_THAT(world.Text(Advice::kUnusedParameter),
-              HasSubstr("parameter \"b\" got no gradient on rank 2 (1 of 3) in step 0"));
+              HasSubstr("parameter \"b\" got no gradient on rank 2 (1 of 3) in step 1"));
 }
 
 TEST(Advisor, ParameterUnusedOnSeveralRanks_IsNamedWithTheirCount) {
@@ -563,31 +569,79 @@ TEST(Advisor, OwnWorkOfLessThanAMillisecond_SaysNothingOfEfficiency) {
   EXPECT_THAT(AfterWaiting({0.5, 0.5}, 0.99 * step_s).Kinds(), IsEmpty());
 }
 
-World OfMemory(std::int64_t peak, std::int64_t micro_steps) {
+// 120 steps of micro-batches of 8; the peak is of 1000 bytes, `change` is made to each
+// rank's advisor before step 20.
+World OfMemory(
+    const std::function<std::int64_t()>& peak, std::int64_t micro_steps,
+    const std::function<void(Advisor&)>& change = [](Advisor&) {}) {
   AdviceOptions options;
   options.device_memory_bytes = 1000;
-  World world(2, options, {"w", "b"}, [peak] { return peak; });
+  World world(2, options, {"w", "b"}, peak);
   for (int step = 0; step < 120; ++step) {
     std::vector<Part> parts = Parts(2, 8);
-    for (Part& part : parts) {
-      part.facts.micro_steps = micro_steps;
+    for (std::size_t rank = 0; rank < parts.size(); ++rank) {
+      parts[rank].facts.micro_steps = micro_steps;
+      if (step == 20) {
+        change(world.advisor(rank));
+      }
     }
     world.Step(parts);
   }
   return world;
 }
 
+std::int64_t Peak300() {
+  return 300;
+}
+
 TEST(Advisor, AccumulationWithMemoryToSpare_IsSaidWithTheNumbers) {
-  const World world = OfMemory(300, 4);
+  const World world = OfMemory(Peak300, 4);
   EXPECT_THAT(world.Kinds(), ElementsAre(Advice::kAccumulation));
   EXPECT_THAT(world.Text(Advice::kAccumulation),
               AllOf(HasSubstr("takes 4 micro-steps of up to 8 samples"), HasSubstr("used to 30 %"),
-                    HasSubstr("a micro-batch of 16 would fit (at most 60 %) and take 2")));
+                    HasSubstr("a micro-batch of 16 would fit (at most 60 %) and take 2"),
+                    Not(HasSubstr("usually faster"))));
 }
 
 TEST(Advisor, AccumulationThatMemoryNeeds_OrNone_SaysNothing) {
-  EXPECT_THAT(OfMemory(460, 4).Kinds(), IsEmpty());
-  EXPECT_THAT(OfMemory(300, 1).Kinds(), IsEmpty());
+  EXPECT_THAT(OfMemory([] { return 460; }, 4).Kinds(), IsEmpty());
+  EXPECT_THAT(OfMemory(Peak300, 1).Kinds(), IsEmpty());
+}
+
+TEST(Advisor, AccumulationWithoutAPeak_SaysNothing) {
+  EXPECT_THAT(OfMemory(nullptr, 4).Kinds(), IsEmpty());
+  EXPECT_THAT(OfMemory([] { return 0; }, 4).Kinds(), IsEmpty());
+  int calls = 0;  // one rank of two does not know
+  EXPECT_THAT(OfMemory([&] { return ++calls == 1 ? 300 : 0; }, 4).Kinds(), IsEmpty());
+}
+
+TEST(Advisor, AccumulationAfterMemoryRanOut_SaysNothing) {
+  EXPECT_THAT(OfMemory(Peak300, 4, [](Advisor& advisor) { advisor.MemoryRanOut(); }).Kinds(),
+              IsEmpty());
+}
+
+TEST(Advisor, AccumulationAtTheCap_SaysNothing) {
+  const auto limit = [](std::int64_t most) {
+    return [most](Advisor& advisor) { advisor.LimitMicroBatch(most); };
+  };
+  EXPECT_THAT(OfMemory(Peak300, 4, limit(8)).Kinds(), IsEmpty());
+  EXPECT_THAT(OfMemory(Peak300, 4, limit(15)).Kinds(), IsEmpty());
+  EXPECT_THAT(OfMemory(Peak300, 4, limit(16)).Kinds(), ElementsAre(Advice::kAccumulation));
+}
+
+TEST(Advisor, MicroStepsAndMicroBatch_AreOfOneStep) {
+  AdviceOptions options;
+  options.device_memory_bytes = 1000;
+  World world(1, options, {"w"}, Peak300);
+  for (int step = 0; step < 120; ++step) {
+    // One of 12 samples in every other step, three of 4 in the others.
+    std::vector<Part> parts = Parts(1, step % 2 == 0 ? 12 : 4);
+    parts[0].facts.micro_steps = step % 2 == 0 ? 1 : 3;
+    world.Step(parts);
+  }
+  EXPECT_THAT(world.Text(Advice::kAccumulation),
+              AllOf(HasSubstr("3 micro-steps of up to 4 samples"),
+                    HasSubstr("a micro-batch of 8 would fit (at most 60 %) and take 2")));
 }
 
 }  // namespace

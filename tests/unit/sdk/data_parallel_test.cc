@@ -87,7 +87,7 @@ TEST(DataParallel, UnequalWeights_GiveTheMeanOverAllNotTheMeanOfMeans) {
   EXPECT_THAT(outcome.second, Each(4.6F));
 }
 
-TEST(DataParallel, ZeroWeightMicroBatch_HasNoSayAndMakesNoNan) {
+TEST(DataParallel, LossOfAMicroBatchWithoutWeight_HasNoSay) {
   Meeting meeting(1);
   ThreadBackend backend(&meeting, 0);
   Model model(0);

@@ -95,13 +95,14 @@ class Service final : public v1::WorkerGateway::Service {
           Given(options_.global_batch_size > 0, options_.global_batch_size);
       defaults.micro_batch_size = Given(options_.micro_batch_size > 0, options_.micro_batch_size);
     }
-    const absl::StatusOr<Plan> plan = gateway_.AgreePlan(defaults, TimeLeft(*call));
-    if (plan.ok()) {
+    const absl::StatusOr<internal::AgreedPlan> agreed =
+        gateway_.AgreePlan(defaults, TimeLeft(*call));
+    if (agreed.ok()) {
       v1::Plan* const out = response->mutable_plan();
-      *out = wire::ToWire(internal::ToCore(*plan));
-      out->set_hash(options_.wrong_hash ? "0123456789abcdef" : plan->hash);
+      *out = wire::ToWire(internal::ToCore(agreed->plan));
+      out->set_hash(options_.wrong_hash ? "0123456789abcdef" : agreed->plan.hash);
     }
-    return ToGrpc(plan.status());
+    return ToGrpc(agreed.status());
   }
 
   grpc::Status ReportOutOfMemory(grpc::ServerContext* /*call*/,

@@ -22,6 +22,11 @@ using ::testing::HasSubstr;
 
 constexpr std::int64_t kGlobal = 32;
 
+absl::StatusOr<Plan> Solved(const PlanDefaults& defaults, std::int64_t world) {
+  const absl::StatusOr<plan::Plan> plan = plan::Solve(internal::ToCore(defaults), world);
+  return plan.ok() ? absl::StatusOr<Plan>(internal::FromCore(*plan)) : plan.status();
+}
+
 Plan MakePlan(double rate, std::int64_t warmup_steps, std::int64_t global = kGlobal) {
   Plan plan;
   plan.learning_rate = rate;
@@ -90,7 +95,7 @@ TEST(LrSchedule, SameGlobalByEveryFactorisation_HasTheSameRateAtEachStep) {
     defaults.grad_accum_steps = accumulation;
     defaults.base_lr = 0.1;
     defaults.warmup_steps = 5;
-    const auto plan = internal::SolvePlan(defaults, world);
+    const auto plan = Solved(defaults, world);
     ASSERT_TRUE(plan.ok()) << plan.status();
     all.push_back(Rates(*LrSchedule::Create(*plan), plan->global_batch_size, 7));
   }
@@ -110,13 +115,12 @@ TEST(LrSchedule, LinearScalingByThreeFactorisations_IsTheSameRateAlsoAfterAResta
     defaults.base_lr = 0.1;
     defaults.base_batch_size = 32;
     defaults.lr_scaling = LrScaling::kLinear;
-    const auto plan = internal::SolvePlan(defaults, world);
+    const auto plan = Solved(defaults, world);
     ASSERT_TRUE(plan.ok()) << plan.status();
     const LrSchedule schedule = *LrSchedule::Create(*plan);
     EXPECT_DOUBLE_EQ(schedule.Rate(0, 128), 0.4);
     // A restart solves and schedules again, in mid-training.
-    EXPECT_DOUBLE_EQ(LrSchedule::Create(*internal::SolvePlan(defaults, world))->Rate(12800, 128),
-                     0.4);
+    EXPECT_DOUBLE_EQ(LrSchedule::Create(*Solved(defaults, world))->Rate(12800, 128), 0.4);
   }
 }
 

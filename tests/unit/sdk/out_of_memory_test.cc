@@ -80,6 +80,10 @@ TEST(OutOfMemory, BadAlloc_Is) {
   EXPECT_EQ(status.message(), "out of memory: std::bad_alloc");
 }
 
+TEST(OutOfMemory, ImpossibleArrayLength_IsAMistakeOfTheProgram) {
+  EXPECT_FALSE(IsOutOfMemory(std::bad_array_new_length()));
+}
+
 TEST(MemoryUseOf, PyTorchsText_IsRead) {
   EXPECT_EQ(
       MemoryUseOf(OutOfMemoryOf(std::runtime_error(kOldTorch))),

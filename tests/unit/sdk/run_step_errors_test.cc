@@ -3,7 +3,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <atomic>
+#include <cmath>
 #include <memory>
+#include <numeric>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -21,6 +25,7 @@ using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::SizeIs;
+using ::testing::StartsWith;
 
 // Two of them would speak for one rank.
 static_assert(!std::is_copy_constructible_v<DataParallel>);
@@ -30,7 +35,7 @@ static_assert(std::is_move_assignable_v<DataParallel>);
 
 constexpr std::int64_t kGlobal = 8;
 
-// One rank's agent: keeps the reports, and fails barriers as told.
+// One rank's agent: keeps the reports, and fails barriers and watching as told.
 class Agent final : public testing::ForwardingGateway {
  public:
   Agent() : ForwardingGateway(1) {}
@@ -45,6 +50,23 @@ class Agent final : public testing::ForwardingGateway {
     return ForwardingGateway::ReportOutOfMemory(report);
   }
 
+  absl::StatusOr<internal::PlanRevision> WatchPlan(int after,
+                                                   const std::stop_token& stop) override {
+    ++watched;
+    watched.notify_all();
+    return watched <= failing_watches ? absl::StatusOr<internal::PlanRevision>(watch)
+                                      : ForwardingGateway::WatchPlan(after, stop);
+  }
+  void AwaitWatch(int times) const {
+    for (int seen = watched; seen < times; seen = watched) {
+      watched.wait(seen);
+    }
+  }
+
+  // How the first so many times end; set before the DataParallel is created.
+  absl::Status watch;
+  int failing_watches = 0;
+  std::atomic<int> watched = 0;
   absl::Status barrier;  // set before the first report
   std::vector<internal::OutOfMemoryReport> reports;
 };
@@ -61,24 +83,29 @@ class Alone final : public Backend {
     return absl::OkStatus();
   }
   absl::Status Barrier() override { return absl::OkStatus(); }
-  absl::Status Reconnect() override { return reconnect; }
+  absl::Status Reconnect() override {
+    order.emplace_back("connects anew");
+    return reconnect;
+  }
   void Interrupt() override {}
   absl::Status Close() override { return absl::OkStatus(); }
 
   absl::Status reduce;
   absl::Status reconnect;
+  std::vector<std::string> order;  // of what happens
 };
 
 class RunStepErrors : public ::testing::Test {
  protected:
   // With the context, whose launcher there is or is not.
-  DataParallel WithContext(bool has_launcher = false) {
+  DataParallel WithContext(bool has_launcher = false, const DataParallelOptions& options = {}) {
     internal::Membership membership;
     membership.has_launcher = has_launcher;
     const Context context = internal::ContextAccess::Make(membership, agent_, {});
     PlanDefaults asked;
     asked.global_batch_size = kGlobal;
-    return DataParallel::Create(context, context.AgreePlan(asked).value(), &backend_, {}).value();
+    return DataParallel::Create(context, context.AgreePlan(asked).value(), &backend_, {}, options)
+        .value();
   }
 
   // Runs out of memory with micro-batches above `fits`.
@@ -184,6 +211,145 @@ TEST_F(RunStepErrors, WithoutALauncher_EachChangeIsSaid) {
                 "\n"
                 "ddl: rank 0, step 1: out of memory: micro-batch 4 -> 2, and the step is done "
                 "again\n");
+}
+
+TEST_F(RunStepErrors, DeviceMemoryIsGivenBack_BeforeTheRanksConnectAnew) {
+  DataParallelOptions options;
+  options.before_retry = [this] { backend_.order.emplace_back("gives back"); };
+  DataParallel parallel = WithContext(false, options);
+  ASSERT_TRUE(Step(parallel, Samples(), 4).ok());
+  EXPECT_THAT(backend_.order, ElementsAre("gives back", "connects anew"));
+}
+
+// ---- watching the plan ------------------------------------------------------
+
+TEST_F(RunStepErrors, AgentOutOfReachForAWhile_IsAskedAgainAndOneLineSaysSo) {
+  agent_->watch = absl::UnavailableError("the agent cannot be reached");
+  agent_->failing_watches = 4;
+  ::testing::internal::CaptureStderr();
+  DataParallel parallel = WithContext(/*has_launcher=*/true);
+  agent_->AwaitWatch(5);
+  const auto result = Step(parallel, Samples(), 4);
+  EXPECT_TRUE(result.ok()) << result.status();
+  EXPECT_THAT(sizes_, ElementsAre(8, 4, 4));
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(),
+              StartsWith("ddl: warning: rank 0 is not told when the plan changes: the agent cannot "
+                         "be reached; it goes on trying\n"
+                         "ddl: rank 0, step 1: out of memory: scripted"));
+}
+
+TEST_F(RunStepErrors, AgentOutOfReachForAMoment_IsNoNews) {
+  agent_->watch = absl::UnavailableError("the agent cannot be reached");
+  agent_->failing_watches = 2;
+  ::testing::internal::CaptureStderr();
+  {
+    const DataParallel parallel = WithContext();
+    agent_->AwaitWatch(3);
+  }
+  EXPECT_EQ(::testing::internal::GetCapturedStderr(), "");
+}
+
+TEST_F(RunStepErrors, AgentThatCannotTell_IsAWarningAtOnce) {
+  agent_->watch = absl::UnimplementedError("no such call");
+  agent_->failing_watches = 1;
+  ::testing::internal::CaptureStderr();
+  {
+    const DataParallel parallel = WithContext();
+    agent_->AwaitWatch(1);
+  }
+  EXPECT_EQ(::testing::internal::GetCapturedStderr(),
+            "ddl: warning: rank 0 is not told when the plan changes: no such call; if a rank runs "
+            "out of memory, the step cannot be done again\n");
+}
+
+TEST_F(RunStepErrors, EndOfTheRound_IsNoNews) {
+  agent_->watch = absl::AbortedError("the round is over");
+  agent_->failing_watches = 1;
+  ::testing::internal::CaptureStderr();
+  {
+    const DataParallel parallel = WithContext();
+    agent_->AwaitWatch(1);
+  }
+  EXPECT_EQ(::testing::internal::GetCapturedStderr(), "");
+}
+
+// ---- micro-batches without weight ---------------------------------------------
+
+struct Masked {
+  StepResult result;
+  float gradient = 0;
+  int computed = 0;  // micro-steps
+  int retries = 0;
+  std::string said;
+};
+
+// A step of micro-batches of these weights, whose loss and gradient are their weight's
+// double, or 0/0.
+Masked RunMasked(Backend& backend, const std::vector<double>& weights) {
+  std::vector<float> value(1);
+  std::vector<float> gradient(1);
+  Masked out;
+  DataParallelOptions options;
+  options.before_retry = [&] { ++out.retries; };
+  DataParallel parallel = DataParallel::Create(&backend, {{"w", value, gradient}}, options).value();
+  std::vector<std::int64_t> ids(weights.size());
+  std::iota(ids.begin(), ids.end(), 0);
+  StepShare share;
+  share.samples = ids;
+  for (std::size_t i = 0; i < ids.size(); ++i) {
+    share.micro_batches.push_back(share.samples.subspan(i, 1));
+  }
+  ::testing::internal::CaptureStderr();
+  out.result = parallel
+                   .RunStep(share,
+                            [&](std::span<const std::int64_t> micro) {
+                              ++out.computed;
+                              const double weight = weights[static_cast<std::size_t>(micro[0])];
+                              const double mean = weight > 0 ? 2 : std::nan("");
+                              gradient[0] += static_cast<float>(mean * weight);
+                              return MicroResult{mean * weight, weight};
+                            })
+                   .value();
+  out.said = ::testing::internal::GetCapturedStderr();
+  out.gradient = gradient[0];
+  return out;
+}
+
+TEST_F(RunStepErrors, NanGradientWithoutWeight_IsLeftOut) {
+  for (const std::vector<double>& weights :
+       {std::vector<double>{3, 0}, {0, 3}, {3, 0, 5}, {3, 0, 5, 0}, {0, 3, 0, 0, 1}}) {
+    const Masked masked = RunMasked(backend_, weights);
+    EXPECT_EQ(masked.result.mean_loss, 2);
+    EXPECT_EQ(masked.result.weight, std::accumulate(weights.begin(), weights.end(), 0.0));
+    EXPECT_EQ(masked.gradient, 2);
+    EXPECT_EQ(masked.said.empty(), masked.retries == 0) << masked.said;
+    EXPECT_LE(std::count(masked.said.begin(), masked.said.end(), '\n'), 1) << masked.said;
+  }
+}
+
+TEST_F(RunStepErrors, NanGradientWithoutWeightBeforeOthers_CostsNothing) {
+  EXPECT_EQ(RunMasked(backend_, {0, 3}).computed, 2);
+  const Masked none = RunMasked(backend_, {0, 0});
+  EXPECT_EQ(none.computed, 2);
+  EXPECT_EQ(none.result.mean_loss, 0);
+  EXPECT_EQ(none.gradient, 0);
+  // After others: those before it again, once.
+  const Masked last = RunMasked(backend_, {3, 4, 0});
+  EXPECT_EQ(last.computed, 5);
+  EXPECT_EQ(last.retries, 1);
+  EXPECT_THAT(last.said, HasSubstr("rank 0, step 1: a micro-batch of weight 0"));
+}
+
+// ---- numbers ------------------------------------------------------------------
+
+TEST_F(RunStepErrors, StepsOfBothKinds_AreCountedInOne) {
+  DataParallel parallel = WithContext(/*has_launcher=*/true);
+  parallel.set_next_step(40);
+  ASSERT_TRUE(Step(parallel, Samples()).ok());
+  ASSERT_TRUE(parallel.FinishStep().ok());
+  ::testing::internal::CaptureStderr();
+  ASSERT_TRUE(Step(parallel, Samples(), 4).ok());
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(), StartsWith("ddl: rank 0, step 42: "));
 }
 
 }  // namespace

@@ -26,6 +26,7 @@ using ::testing::AllOf;
 using ::testing::Each;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::SizeIs;
 
 constexpr std::int64_t kGlobal = 32;
 
@@ -212,6 +213,48 @@ TEST(RunStep, AgainInTheSameStep_HalvesAgain) {
       EXPECT_EQ(rank.micro(), 1);
     }
   });
+}
+
+// ---- uneven micro-steps -------------------------------------------------------
+
+// Step 0 on every rank, whose largest share is `share`: what fits is half of it at
+// first. Loss and gradient are as if nothing had happened.
+void ExpectUnevenSplits(int world, std::int64_t global, BatchPolicy policy) {
+  PlanDefaults asked;
+  asked.global_batch_size = global;
+  asked.batch_policy = policy;
+  const std::int64_t share = (global + world - 1) / world;
+  InWorld(world, asked, [&](Rank& rank) {
+    ASSERT_EQ(rank.micro(), share);
+    std::vector<std::size_t> sizes;  // of the attempt that counts
+    const Script script = [&](const Moment& at) {
+      if (at.micro == 0) {
+        sizes.clear();
+      }
+      sizes.push_back(at.size);
+      return at.size > static_cast<std::size_t>(share + 1) / 2 ? Scripted() : absl::OkStatus();
+    };
+    rank.ExpectStep(0, script, global);
+    EXPECT_LE(rank.micro(), (share + 1) / 2);
+    EXPECT_GE(rank.micro(), share / 3);
+    const std::int64_t mine = ShareOf(global, rank.rank(), world).size();
+    EXPECT_EQ(std::accumulate(sizes.begin(), sizes.end(), std::size_t{0}),
+              static_cast<std::size_t>(mine));
+    EXPECT_THAT(sizes, SizeIs(static_cast<std::size_t>((mine + rank.micro() - 1) / rank.micro())));
+    EXPECT_LE(sizes.front() - sizes.back(), 1U) << "alike to one sample";
+    EXPECT_TRUE(std::is_sorted(sizes.rbegin(), sizes.rend()));
+    rank.ExpectStep(1, script, global);
+  });
+}
+
+TEST(RunStep, ShareThatCannotBeHalved_IsSplitUnevenlyUnderEveryPolicy) {
+  for (const BatchPolicy policy :
+       {BatchPolicy::kFail, BatchPolicy::kNearest, BatchPolicy::kExact}) {
+    ExpectUnevenSplits(1, 31, policy);
+    ExpectUnevenSplits(2, 62, policy);
+    ExpectUnevenSplits(3, 21, policy);
+  }
+  ExpectUnevenSplits(2, 31, BatchPolicy::kExact);
 }
 
 TEST(RunStep, RankStillInTheTailOfTheStepBefore_IsWaitedFor) {

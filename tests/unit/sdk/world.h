@@ -47,7 +47,8 @@ class ForwardingGateway : public internal::Gateway {
                        const std::stop_token& stop) override {
     return memory_.Barrier(name, timeout, stop);
   }
-  absl::StatusOr<Plan> AgreePlan(const PlanDefaults& defaults, Timeout timeout) override {
+  absl::StatusOr<internal::AgreedPlan> AgreePlan(const PlanDefaults& defaults,
+                                                 Timeout timeout) override {
     return memory_.AgreePlan(defaults, timeout);
   }
   absl::StatusOr<internal::PlanRevision> ReportOutOfMemory(

@@ -23,7 +23,8 @@
 //                  steps, after the first 10. Nothing is said where a rank's own
 //                  work is under kLeastOwnStepSeconds a step
 //   accumulation   where a micro-batch of twice the size would need at most 90 % of
-//                  the device's memory, after the same steps
+//                  the device's memory, after the same steps. Nothing is said once
+//                  memory has run out, nor beyond --max-micro-batch-size
 //
 // It costs two passes over the gradients in every fourth step until the noise scale
 // is known (at most 800 steps), 7 more numbers in the all-reduce of the step's loss,
@@ -43,9 +44,9 @@ struct AdviceOptions {
   bool enabled = true;
   // The model has BatchNorm layers whose statistics are of one rank's micro-batch.
   bool batch_norm = false;
-  // All the memory of this rank's device; with it, and the peak that
-  // DataParallelOptions::peak_memory_bytes tells, accumulation is judged. 0: it is
-  // not.
+  // All the memory of this rank's device. With it, and the peak of the same memory
+  // that DataParallelOptions::peak_memory_bytes tells, accumulation is judged, where
+  // every rank has both. 0: it is not.
   std::int64_t device_memory_bytes = 0;
 };
 

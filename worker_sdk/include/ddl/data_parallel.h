@@ -57,7 +57,8 @@ class StepLog;
 struct PlanRevision;
 }  // namespace internal
 
-// One parameter array and its gradient, of equal length. Not owned.
+// One parameter array and its gradient, of equal length, in host memory: a program
+// whose gradients are on a device copies them here and back. Not owned.
 struct Parameter {
   std::string name;
   std::span<float> value;
@@ -68,13 +69,15 @@ struct DataParallelOptions {
   // The largest flat bucket; a larger parameter is a bucket of its own. 25 MiB
   // is PyTorch DDP's default.
   std::size_t bucket_bytes = std::size_t{25} << 20U;
-  // The most memory that the device has used, in bytes, for the step log that
-  // `ddlaunch tune` reads; none: what this process has had resident.
+  // The most memory that the device has used, in bytes, 0 where it is not known: for
+  // the step log that `ddlaunch tune` reads, and for advice on accumulation. None: the
+  // log has what this process has had resident, and there is no such advice.
   std::function<std::int64_t()> peak_memory_bytes;
   // Called before RunStep computes a step again, with the gradients at zero, on
   // each rank that had begun it: puts back what computing has changed besides the
-  // gradients, such as the statistics of BatchNorm, or gives memory back to the
-  // device. None: there is nothing to put back.
+  // gradients, such as the statistics of BatchNorm, and gives memory back to the
+  // device. The ranks connect anew after it, which takes device memory too. None:
+  // there is nothing to put back.
   std::function<void()> before_retry;
   // How long ranks wait for each other before a step is done again: one may still
   // be saving a checkpoint.
@@ -84,7 +87,10 @@ struct DataParallelOptions {
 };
 
 // What computing a micro-batch gives: the sum of its samples' losses, and their
-// number (or that of tokens).
+// number (or that of tokens). Weight 0, as of a micro-batch whose tokens are all
+// masked: it has no say, and RunStep leaves it out when its gradient is not finite
+// (0/0), where need be by computing the other micro-batches again, after
+// before_retry.
 struct MicroResult {
   double loss_sum = 0;
   double weight = 0;
@@ -144,17 +150,22 @@ class DataParallel {
   // of `compute` and of the backend. On other ranks than that which ran out:
   // DEADLINE_EXCEEDED, ABORTED, a rank did not come to do the step again.
   // INVALID_ARGUMENT, created with the context and given micro_batches alone.
+  // A rank that gets an error of another kind than out of memory, or an exception, has
+  // left the step: the others wait for it in their collective until its process exits,
+  // or the backend's timeout has passed. So it should exit.
   absl::StatusOr<StepResult> RunStep(const StepShare& share, const MicroStep& compute);
 
   // Samples of a micro-step, as RunStep splits them now; 0: as the share says.
   [[nodiscard]] std::int64_t micro_batch_size() const;
 
   // The number of the next step, for messages: after a resume, say. They count
-  // from 1. Every rank must give the same. REQUIRES: step >= 0.
+  // from 1, in RunStep and FinishStep. Every rank must give the same. REQUIRES:
+  // step >= 0.
   void set_next_step(std::int64_t step) { next_step_ = step; }
 
   // Adds a micro-batch to the step's loss and weight. Not called for an empty
-  // share; a weight of zero is allowed.
+  // share. A weight of zero is allowed: its loss has no say, but whatever is in the
+  // gradient arrays has, so it must have added nothing to them.
   // Errors: INVALID_ARGUMENT, a negative or non-finite weight.
   absl::Status AddMicroBatch(double loss_sum, double weight);
 
@@ -168,8 +179,12 @@ class DataParallel {
   //   for (;;) {
   //     std::optional<ddl::StepShare> share = loader.Next();
   //     absl::StatusOr<bool> more = parallel->AnyHasMore(share.has_value());
-  //     if (!more.ok() || !*more) break;
-  //     parallel->RunStep(share.value_or(ddl::StepShare()), compute);
+  //     if (!more.ok()) return more.status();
+  //     if (!*more) break;
+  //     absl::StatusOr<ddl::StepResult> result =
+  //         parallel->RunStep(share.value_or(ddl::StepShare()), compute);
+  //     if (!result.ok()) return result.status();
+  //     update the parameters with the gradients;
   //   }
   //
   // So nobody waits for a rank that has left. The mean stays that of all samples.
@@ -199,6 +214,12 @@ class DataParallel {
   // RunStep's parts.
   struct Attempt;
   Attempt Try(const StepShare& share, const MicroStep& compute);
+  absl::Status ComputeShare(const std::vector<std::span<const std::int64_t>>& micro_batches,
+                            const MicroStep& compute, Attempt& attempt);
+  bool LeaveOut();
+  void Forget();
+  [[nodiscard]] bool OthersWait() const;
+  [[nodiscard]] bool GradientsAreFinite() const;
   absl::Status PrepareRetry(const Attempt& attempt);
   absl::Status ReportOurs(const Attempt& attempt);
   void SayRetry(const absl::Status& error, const internal::PlanRevision& revision);
@@ -216,6 +237,7 @@ class DataParallel {
   std::int64_t next_step_ = 1;
   bool agent_tells_ = false;  // the launcher logs what changes
   bool hints_said_ = false;
+  bool left_out_said_ = false;
   std::function<void()> before_retry_;
   std::shared_ptr<internal::PlanWatch> watch_;  // null: created without a context
   bool ranks_are_out_ = false;                  // told which, once

@@ -42,8 +42,8 @@ absl::Status OutOfMemory(const MemoryUse& use, std::string_view text);
 // The words of CUDA, HIP, cuBLAS, PyTorch (devices and CPU), XLA and TensorFlow.
 [[nodiscard]] bool SaysOutOfMemory(std::string_view text);
 
-// std::bad_alloc, or an exception whose what() SaysOutOfMemory, such as
-// c10::OutOfMemoryError.
+// std::bad_alloc (but for bad_array_new_length: an impossible length), or an exception
+// whose what() SaysOutOfMemory, such as c10::OutOfMemoryError.
 [[nodiscard]] bool IsOutOfMemory(const std::exception& exception);
 // OutOfMemory with what the exception says. REQUIRES: IsOutOfMemory(exception).
 absl::Status OutOfMemoryOf(const std::exception& exception);

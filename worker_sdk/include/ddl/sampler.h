@@ -4,8 +4,8 @@
 // and the epoch only; every rank draws the same. Optimizer step k of an epoch
 // trains on permutation[k x global, (k+1) x global), whatever the world size
 // and accumulation: so is the mathematics of a step. Inside a step the samples
-// are shared contiguously: rank r gets the r-th part, in micro-batches of at
-// most micro_batch_size.
+// are shared contiguously: rank r gets the r-th part, in as few micro-batches of at
+// most micro_batch_size as there can be, which differ by at most one sample.
 //
 // The last step of an epoch has what is left: see Tail. Every rank makes every
 // step, so that collectives match.
@@ -69,7 +69,8 @@ struct SamplerOptions {
 // fills in what it knows for DataParallel::RunStep.
 struct StepShare {
   std::int64_t step_in_epoch = 0;
-  // Samples of this step over all ranks: the divisor of its gradient.
+  // Samples of this step over all ranks. The gradient's divisor is the sum of the
+  // weights, which is this number where the weights are samples.
   std::int64_t global_samples = 0;
   // -1: not known.
   std::int64_t epoch = -1;
