@@ -13,9 +13,9 @@ WAITING = "scaling efficiency"
 
 
 class AdviceTest(E2eTest):
-    def probe(self, mode, nproc=2, *arguments):
+    def probe(self, mode, nproc=2, *arguments, flags=()):
         weights = self.path("weights-" + "-".join((mode, *arguments)))
-        job = self.launch(f"--nproc_per_node={nproc}", PROBE, mode, weights, *arguments)
+        job = self.launch(f"--nproc_per_node={nproc}", *flags, PROBE, mode, weights, *arguments)
         self.assertEqual(job.returncode, 0, job.stderr)
         lines = [line.split("ddl: advice: ", 1)[1] for line in job.stderr.splitlines()
                  if "ddl: advice: " in line]
@@ -59,6 +59,22 @@ class AdviceTest(E2eTest):
         self.assertEqual(len(advice), 1, advice)
         self.assertIn("an epoch of 483 samples is 30 steps of 16 and one of 3, of which rank 1 "
                       "gets 1 in micro-batches of up to 8", advice[0])
+
+    def test_accumulation_that_memory_does_not_need_is_said_but_not_against_a_cap(self):
+        def said(mode, *flags):
+            job, advice, _ = self.probe(mode, flags=flags)
+            return [line for line in advice if "micro-steps" in line], job
+
+        (line,), _ = said("accumulate")
+        self.assertIn("2 micro-steps of up to 4 samples a rank, but memory was used to 30 % at "
+                      "most: a micro-batch of 8 would fit (at most 60 %)", line)
+        (line,), _ = said("accumulate", "--max-micro-batch-size=8")
+        self.assertIn("a micro-batch of 8 would fit", line)
+        lines, _ = said("accumulate", "--max-micro-batch-size=7")
+        self.assertEqual(lines, [], "it may not be used")
+        lines, job = said("runs-out")
+        self.assertIn("micro-batch 4 -> 2", job.stderr)
+        self.assertEqual(lines, [], "memory has run out with less")
 
     def test_the_noise_scale_comes_once_and_training_is_the_same_without_advice(self):
         _, advice, weights = self.probe("train")

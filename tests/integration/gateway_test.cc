@@ -244,6 +244,8 @@ TEST(Gateway, PlanOfAllRanks_IsOneWithOneHash) {
   ASSERT_TRUE(AgreePlan(*nodes.b->NewStub(), 0, 48, &on_b).ok());
   EXPECT_EQ(on_a.plan().micro_batch_size(), 16);
   EXPECT_EQ(on_a.plan().hash(), on_b.plan().hash());
+  EXPECT_EQ(on_a.request().global_batch_size(), 48);
+  EXPECT_FALSE(on_a.request().has_learned_max_micro_batch_size());
 }
 
 TEST(Gateway, PlansOfRanksDiffer_BothAreNamed) {
@@ -320,6 +322,7 @@ TEST(Gateway, OutOfMemoryOnOneRank_TheOthersHearOfItByTheirWatch) {
   EXPECT_EQ(WatchPlan(*stub_a, 0, 0).second.revision(), 1);
   ASSERT_TRUE(AgreePlan(*stub_a, 1, 48, &agreed).ok());
   EXPECT_EQ(agreed.plan().hash(), revision.plan().hash());
+  EXPECT_EQ(agreed.request().learned_max_micro_batch_size(), 8);
   ASSERT_TRUE(AgreePlan(*stub_b, 0, 48, &agreed).ok());
   EXPECT_EQ(agreed.plan().hash(), revision.plan().hash());
 }

@@ -7,6 +7,8 @@
 //   unequal    rank r has 3 + r batches, of a loader of its own
 //   unused     rank 1 gives the second parameter no gradient
 //   batchnorm  the epoch's last step leaves a rank one sample
+//   accumulate two micro-steps of 4 samples, on a device of 1000 bytes, 300 of them used
+//   runs-out   the same, but rank 1 runs out of memory with 4 samples in step 20
 // Rank 0 writes its weights to the file WEIGHTS; every rank says what it has done.
 #include <cstddef>
 #include <cstdio>
@@ -98,11 +100,18 @@ struct Probe {
 
 absl::Status Step(Probe& probe, const ddl::StepShare& share) {
   const bool with_bias = probe.mode != "unused" || probe.context.rank() != 1;
-  DDL_ASSIGN_OR_RETURN(const ddl::StepResult result,
-                       probe.parallel.RunStep(share, [&](std::span<const std::int64_t> samples) {
-                         return ddl::MicroResult{probe.model.Add(samples, with_bias),
-                                                 static_cast<double>(samples.size())};
-                       }));
+  const bool runs_out =
+      probe.mode == "runs-out" && probe.steps + 1 == 20 && probe.context.rank() == 1;
+  DDL_ASSIGN_OR_RETURN(
+      const ddl::StepResult result,
+      probe.parallel.RunStep(
+          share, [&](std::span<const std::int64_t> samples) -> absl::StatusOr<ddl::MicroResult> {
+            if (runs_out && samples.size() > 2) {
+              return ddl::OutOfMemory({}, "scripted");
+            }
+            return ddl::MicroResult{probe.model.Add(samples, with_bias),
+                                    static_cast<double>(samples.size())};
+          }));
   probe.model.Update();
   ++probe.steps;
   probe.samples += result.weight;
@@ -112,7 +121,9 @@ absl::Status Step(Probe& probe, const ddl::StepShare& share) {
 absl::Status TrainBySampler(Probe& probe) {
   const bool as_rank_zero = probe.mode == "same";
   const std::int64_t samples = probe.mode == "batchnorm" ? kSamples + 3 : kSamples;
-  const std::int64_t epochs = probe.mode == "train" ? 8 : 2;
+  const bool is_long =
+      probe.mode == "train" || probe.mode == "accumulate" || probe.mode == "runs-out";
+  const std::int64_t epochs = is_long ? 8 : 2;
   DDL_ASSIGN_OR_RETURN(ddl::DistributedSampler sampler,
                        ddl::DistributedSampler::Create(
                            samples, probe.plan, as_rank_zero ? 0 : probe.context.rank(), kSeed));
@@ -151,14 +162,26 @@ absl::Status Run(const std::string& mode, const std::string& weights, bool advic
   DDL_ASSIGN_OR_RETURN(ddl::Context context, ddl::Context::Create());
   ddl::PlanDefaults defaults;
   defaults.global_batch_size = kShare * context.world_size();
+  const bool accumulates = mode == "accumulate" || mode == "runs-out";
+  if (accumulates) {
+    defaults.micro_batch_size = kShare / 2;
+  }
   DDL_ASSIGN_OR_RETURN(const ddl::Plan plan, context.AgreePlan(defaults));
   DDL_ASSIGN_OR_RETURN(const auto backend, ddl::CreateBackend(context));
   Linear model;
   ddl::DataParallelOptions options;
   options.advice.enabled = advice;
   options.advice.batch_norm = mode == "batchnorm";
-  DDL_ASSIGN_OR_RETURN(ddl::DataParallel parallel,
-                       ddl::DataParallel::Create(backend.get(), model.Parameters(), options));
+  if (accumulates) {
+    constexpr std::int64_t kDeviceBytes = 1000;
+    options.advice.device_memory_bytes = kDeviceBytes;
+    options.peak_memory_bytes = [] { return 3 * kDeviceBytes / 10; };
+  }
+  DDL_ASSIGN_OR_RETURN(
+      ddl::DataParallel parallel,
+      accumulates
+          ? ddl::DataParallel::Create(context, plan, backend.get(), model.Parameters(), options)
+          : ddl::DataParallel::Create(backend.get(), model.Parameters(), options));
   Probe probe{mode, context, plan, parallel, model};
   DDL_RETURN_IF_ERROR(mode == "unequal" ? TrainByOwnLoader(probe) : TrainBySampler(probe));
   std::printf("rank %d: %lld steps, %.0f samples\n", context.rank(),

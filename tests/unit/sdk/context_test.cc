@@ -17,6 +17,7 @@
 #include "tests/unit/sdk/world.h"
 #include "worker_sdk/src/environment.h"
 #include "worker_sdk/src/grpc_gateway.h"
+#include "worker_sdk/src/plan_bridge.h"
 
 namespace ddl {
 namespace {
@@ -298,6 +299,42 @@ TEST_F(ContextTest, PlanThatCannotBe_NamesTheNumbers) {
   const auto plan = context->AgreePlan(defaults);
   EXPECT_THAT(TextOf(plan.status()), AllOf(HasSubstr("agreeing on the training plan"),
                                            HasSubstr("--global-batch-size=30 cannot be shared")));
+}
+
+TEST(CheckPlan, ThreeNumbersThatDoNotMultiplyOut_AreRefused) {
+  const auto check = [](std::int64_t global, std::int64_t micro, std::int64_t accumulation,
+                        std::int64_t world) {
+    Plan plan;
+    plan.world_size = world;
+    plan.global_batch_size = global;
+    plan.micro_batch_size = micro;
+    plan.grad_accum_steps = accumulation;
+    return internal::CheckPlan(plan, world).ok();
+  };
+  EXPECT_TRUE(check(48, 4, 3, 4));
+  EXPECT_TRUE(check(31, 16, 2, 1)) << "16 + 15";
+  EXPECT_TRUE(check(48, 4, 3, 5)) << "shares of 10 and 9: 4 + 3 + 3 and 3 + 3 + 3";
+  EXPECT_FALSE(check(31, 15, 2, 1)) << "one sample has no place";
+  EXPECT_FALSE(check(31, 17, 2, 1)) << "no need for so many at once";
+  EXPECT_FALSE(check(31, 16, 3, 1)) << "a micro-step too many";
+  EXPECT_FALSE(check(1, 1, 1000, 1));
+  EXPECT_FALSE(check(48, 4, 0, 4));
+  EXPECT_FALSE(check(48, -4, -3, 4));
+  const std::int64_t huge = std::int64_t{1} << 62U;
+  EXPECT_FALSE(check(huge, huge, huge, 2));
+}
+
+TEST(MaxMicroBatchSize, CapOrLesson_TheSmallerCounts) {
+  plan::Request request;
+  EXPECT_EQ(internal::MaxMicroBatchSize(request), 0);
+  request.micro_batch_size = 4;  // a wish, not a cap
+  EXPECT_EQ(internal::MaxMicroBatchSize(request), 0);
+  request.learned_max_micro_batch_size = 8;
+  EXPECT_EQ(internal::MaxMicroBatchSize(request), 8);
+  request.max_micro_batch_size = 6;
+  EXPECT_EQ(internal::MaxMicroBatchSize(request), 6);
+  request.learned_max_micro_batch_size = 3;
+  EXPECT_EQ(internal::MaxMicroBatchSize(request), 3);
 }
 
 TEST_F(ContextTest, PlanWithAHashOfItsOwn_IsRefused) {

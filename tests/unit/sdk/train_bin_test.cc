@@ -18,6 +18,7 @@
 #include <string>
 #include <vector>
 
+#include "ddl/checkpoint.h"
 #include "tests/unit/sdk/gateway_server.h"
 
 namespace ddl {
@@ -292,6 +293,26 @@ TEST_F(TrainBinTest, CheckpointOfOtherOptions_IsRefused) {
   Process process = Start({"--epochs=1", "--hidden=16", "--checkpoint-dir", Path("c")});
   EXPECT_EQ(process.Wait(), 1);
   EXPECT_THAT(ReadFile(process.output), HasSubstr("are of a run with --seed=1 --hidden=128"));
+}
+
+TEST_F(TrainBinTest, CheckpointOfAnotherModel_IsRefusedWithItsNumbers) {
+  const auto says = [&](const CheckpointState& state) {
+    EXPECT_TRUE(CheckpointDirectory(Path("c")).Save(state).ok());
+    Process process = Start({"--epochs=1", "--checkpoint-dir", Path("c")});
+    EXPECT_EQ(process.Wait(), 1);
+    return ReadFile(process.output);
+  };
+  CheckpointState state;
+  state.step = 7;
+  state.integers = {{"seed", 1}, {"hidden", 128}};
+  EXPECT_THAT(says(state), HasSubstr("step 7 does not say where in the data it was"));
+  state.integers["epoch"] = state.integers["consumed"] = 0;
+  EXPECT_THAT(says(state), HasSubstr("step 7 has 0 numbers of \"weights\", the model here 9610: it "
+                                     "was written by another program or release; use another "
+                                     "--checkpoint-dir"));
+  state.tensors["weights"].resize(9610);
+  state.tensors["velocity"].resize(3);
+  EXPECT_THAT(says(state), HasSubstr("has 3 numbers of \"velocity\", the model here 9610"));
 }
 
 TEST_F(TrainBinTest, WrongOptions_AreUsageErrorsThatHelp) {

@@ -91,8 +91,9 @@ struct Adam {
 
 // The agreed numbers, the same on every rank of a round.
 // global_batch_size = micro_batch_size x grad_accum_steps x world_size, unless the
-// policy kExact gave the ranks uneven shares: then global_batch_size is smaller
-// than the product, and the shares differ by at most one sample. Warm-up and
+// policy kExact gave the ranks uneven shares, or running out of memory uneven micro-
+// steps: then global_batch_size is smaller than the product, and shares, and the micro-
+// batches of one, differ by at most one sample. Warm-up and
 // schedule are counted in samples; steps are those at this global batch.
 struct Plan {
   std::int64_t world_size = 1;
