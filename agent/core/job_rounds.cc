@@ -91,7 +91,15 @@ Job::Verdict Job::Judge(const WorkerFailure& failure) {
                            *lesson, "; this costs no restart"),
               std::nullopt};
     }
-    absl::StrAppend(&words, "; it ran out of device memory: ", lesson.status().message());
+    const std::string why =
+        absl::StrCat("; it ran out of device memory: ", lesson.status().message());
+    if (plan_.InForce().has_value()) {  // and no restart would make the same batch fit
+      verdict.text = Describe(failure) + why;
+      verdict.result = MakeDone(Reason::kWorkerFailed, ExitCodeOf(failure), verdict.text);
+      verdict.result->root_cause = failure;
+      return verdict;
+    }
+    words += why;
   }
   if (restart_count_ >= first_.max_restarts) {
     verdict.result = MakeFailed(failure, words);

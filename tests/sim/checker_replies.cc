@@ -132,8 +132,11 @@ void Checker::CheckRoundStop(const Step& step, NodeId to, Job& job, const core::
       (stop.reason == Reason::kOutOfMemory && !stop.will_restart)) {
     Fail("a smaller micro-batch was left to try, and no restart for it; or the other way round");
   }
+  // Where no smaller micro-batch is left, no restart would help.
+  const bool may_help =
+      !job.cause.has_value() || !job.cause->out_of_memory || !job.in_force.has_value();
   if (stop.reason == Reason::kWorkerFailed &&
-      stop.will_restart != (job.restart_count < job.terms.max_restarts)) {
+      stop.will_restart != (may_help && job.restart_count < job.terms.max_restarts)) {
     Fail("a restart that the budget does not allow, or none though it does");
   }
 }

@@ -7,9 +7,10 @@ namespace {
 class JobMemory : public Harness {
  protected:
   // Two nodes of two workers each, whose launchers ask for micro-batch 8.
-  void Start(std::int64_t min_micro = 1) {
+  void Start(std::int64_t min_micro = 1, std::int32_t max_restarts = 0) {
     for (const std::string name : {"a", "b"}) {
       AgentConnected hello = Hello(name, 2);
+      hello.max_restarts = max_restarts;
       hello.plan.micro_batch_size = 8;
       hello.plan.min_micro_batch_size = min_micro;
       Connect(hello);
@@ -219,6 +220,21 @@ TEST_F(JobMemoryRestart, DownToTheFloor_IsThenAnOrdinaryFailureWithWords) {
   EXPECT_EQ(Told<JobDone>("a")->restart_count, 0);
   EXPECT_NE(Told<JobDone>("a")->text.find("--min-micro-batch-size=2"), std::string::npos)
       << Told<JobDone>("a")->text;
+}
+
+TEST_F(JobMemoryRestart, AtTheFloorWithRestartsLeft_TheJobEnds) {
+  Start(8, 2);
+  FailOutOfMemory("a", 1, 77);
+  EXPECT_FALSE(Told<RoundStop>("b")->will_restart) << "the same would not fit again";
+  EXPECT_EQ(Told<RoundStop>("b")->text.find("follows"), std::string::npos)
+      << Told<RoundStop>("b")->text;
+  StopAll(1);
+  ASSERT_TRUE(Told<JobDone>("b").has_value());
+  EXPECT_EQ(Told<JobDone>("b")->exit_code, 77);
+  EXPECT_EQ(Told<JobDone>("b")->restart_count, 0);
+  ASSERT_TRUE(Told<JobDone>("b")->root_cause.has_value());
+  EXPECT_NE(Told<JobDone>("b")->text.find("--min-micro-batch-size=8"), std::string::npos)
+      << Told<JobDone>("b")->text;
 }
 
 TEST_F(JobMemoryRestart, WithoutAPlan_IsAnOrdinaryFailureThatSaysWhatWouldHelp) {
