@@ -338,6 +338,9 @@ void SupervisorProcess::Signal(WorkerId id, int signal) {
     if (id == kEveryWorker || id == worker) {
       ::kill(to_group ? -child.pid : child.pid,
              signal);  // not reaped yet, so the pid is still its own
+      if (signal == SIGTERM) {
+        ::kill(-child.pid, SIGCONT);  // one that is stopped would not hear of it
+      }
     }
   }
 }

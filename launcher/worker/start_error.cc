@@ -30,8 +30,8 @@ absl::Status ExecError(const LaunchConfig& config, int error) {
     case ENOEXEC:
       return absl::PermissionDeniedError(
           text + "; it is no program for this machine, or a script without a #! line");
-    case E2BIG:
-      return absl::ResourceExhaustedError(
+    case E2BIG:  // cannot be executed, as a shell has it
+      return absl::PermissionDeniedError(
           text + "; its arguments and environment together are too long for the kernel");
     case ENOMEM:
     case EMFILE:

@@ -10,6 +10,8 @@
 #include <unistd.h>
 
 #include <csignal>
+#include <filesystem>
+#include <system_error>
 #include <utility>
 
 #include "agent/base/check.h"
@@ -303,6 +305,10 @@ bool WorkerGroup::Impl::FinishLost(Instant now) {
   }
   PrintLeftBehind();
   FinishRound();
+  if (!files.temporary_directory().empty()) {  // the supervisor can remove it no more
+    std::error_code ignored;
+    std::filesystem::remove_all(files.temporary_directory(), ignored);
+  }
   return true;
 }
 

@@ -67,6 +67,31 @@ class StopTest(E2eTest):
         self.assertEqual(job.wait(timeout_s=25).returncode, 143, job.stderr)
         self.assert_nothing_left()
 
+    def test_worker_that_is_stopped_hears_of_the_stop_at_once(self):
+        body = ("trap 'touch $1/heard; exit 0' TERM\n"
+                '[ "$RANK" = 1 ] || { echo $$ > $1/pid; kill -STOP $$; sleep 600 & wait; }\n'
+                "until [ -e $1/fail ]; do sleep 0.05; done; exit 3\n")
+        job = self.start("--nproc_per_node=2", "--shutdown-timeout=600",
+                         self.script("stopped.sh", body), self.dir)
+        pid = pathlib.Path(self.path("pid"))
+        wait_until(lambda: pid.exists() and pid.read_text().endswith("\n"), "rank 0 is up")
+        stat = pathlib.Path(f"/proc/{pid.read_text().strip()}/stat")
+        wait_until(lambda: stat.read_text().rsplit(")")[1].split()[0] == "T", "it is stopped")
+        self.be_done("fail")
+        self.assertEqual(job.wait().returncode, 3, job.stderr)
+        self.assertTrue(os.path.exists(self.path("heard")), job.stderr)
+
+    def test_kill_9_of_the_supervisor_leaves_no_directory(self):
+        os.mkdir(self.path("tmp"))
+        job = self.start("--nproc_per_node=1", self.script("up.sh", 'echo $PPID > "$1"; sleep 600\n'),
+                         self.path("parent"), env={"TMPDIR": self.path("tmp")})
+        parent = pathlib.Path(self.path("parent"))
+        wait_until(lambda: parent.exists() and parent.read_text().endswith("\n"), "it is up")
+        self.assertNotEqual(int(parent.read_text()), job.process.pid)
+        os.kill(int(parent.read_text()), signal.SIGKILL)
+        self.assertEqual(job.wait().returncode, 1, job.stderr)
+        self.assertEqual(os.listdir(self.path("tmp")), [])
+
     def test_save_within_the_grace_completes(self):
         saver = ("trap 'sleep 1; touch \"$1/saved-$RANK\"; exit 0' TERM\n"
                  'touch "$1/up-$RANK"\nwhile :; do sleep 0.05; done\n')

@@ -552,7 +552,7 @@ TEST(WorkerGroup, ArgumentsTooLong_SaysSo) {
       ShellConfig("true", 2, std::vector<std::string>(40, std::string(100'000, 'a')));
   GroupHarness harness(config);
   const WorkerExit exit = FailedStart(harness);
-  EXPECT_EQ(exit.exit_code, 1);
+  EXPECT_EQ(exit.exit_code, 126) << "as a shell has it";
   EXPECT_THAT(exit.error_text, HasSubstr("too long"));
 }
 
