@@ -15,7 +15,7 @@ namespace ddl {
 namespace {
 
 // In lower case; beside each, whose words they are.
-constexpr std::array<std::string_view, 20> kPhrases = {
+constexpr std::array<std::string_view, 29> kPhrases = {
     "cuda out of memory",                      // PyTorch
     "hip out of memory",                       // PyTorch on ROCm
     "xpu out of memory",                       // PyTorch on Intel's
@@ -27,7 +27,9 @@ constexpr std::array<std::string_view, 20> kPhrases = {
     "cudaerrormemoryallocation",               // CUDA's own names
     "cuda_error_out_of_memory",                // those of its driver; XLA and TensorFlow print them
     "hiperroroutofmemory",                     // HIP's
-    "cublas_status_alloc_failed",              // cuBLAS
+    "_status_alloc_failed",                    // cuBLAS, cuDNN, cuSOLVER, cuSPARSE, hipBLAS
+    "cufft_alloc_failed",                      // cuFFT
+    "curand_status_allocation_failed",         // cuRAND
     "cuda failure 'out of memory'",            // NCCL
     "cuda failure 2 'out of memory'",          // NCCL from 2.15 on
     "resource_exhausted: out of memory",       // XLA
@@ -36,6 +38,13 @@ constexpr std::array<std::string_view, 20> kPhrases = {
     "oom when allocating",                     // TensorFlow
     "out of memory error on gpu",              // PaddlePaddle
     "can't allocate memory",                   // PyTorch on the CPU
+    "would exceed allowed memory",             // PyTorch with cudaMallocAsync
+    "torch.outofmemoryerror",                  // and its exceptions
+    "torch.cuda.outofmemoryerror",
+    "c10::outofmemoryerror",
+    "out of memory allocating ",  // CuPy, XLA
+    "bad_alloc: out_of_memory",   // RMM
+    "out of gpu memory",          // CUDA.jl
 };
 
 std::string Lower(std::string_view text) {

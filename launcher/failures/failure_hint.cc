@@ -9,6 +9,7 @@
 #include "agent/base/signal_name.h"
 #include "agent/base/size_text.h"
 #include "launcher/exit_code.h"
+#include "launcher/failures/out_of_memory.h"
 
 namespace ddl {
 namespace {
@@ -145,7 +146,7 @@ constexpr std::array<KnownWords, 10> kKnown = {{
 }};
 
 std::string HintForWords(std::string_view text, const MemoryFacts& facts) {
-  if (SaysOutOfDeviceMemory(text)) {
+  if (LastSaysOutOfMemory(text)) {
     return ExplainDeviceMemory(ReadDeviceMemory(text));
   }
   const auto* const it = std::find_if(

@@ -6,11 +6,21 @@
 
 #include <cstdint>
 #include <set>
+#include <string_view>
 
 #include "launcher/failures/failure_hint.h"
 
 namespace ddl {
 
+// The exception at the end of `text` is one; where there is none, the words stand in
+// its last few lines. What was said before that, the program has survived.
+[[nodiscard]] bool LastSaysOutOfMemory(std::string_view text);
+
+// A death by a signal has the code of a shell, 128 + its number.
+[[nodiscard]] bool ExitCodeSaysOutOfMemory(const HowItEnded& how,
+                                           const std::set<std::int32_t>& exit_codes);
+
+// Either.
 // Of the signals only SIGABRT leaves room for the program's own words: it ends a C++
 // program by an exception that nobody caught. What others wrote before, they survived.
 [[nodiscard]] bool EndedOutOfMemory(const HowItEnded& how,

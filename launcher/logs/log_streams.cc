@@ -19,7 +19,8 @@
 namespace ddl {
 namespace {
 
-constexpr std::size_t kTailBytes = std::size_t{8} << 10U;
+// A long native stack has some 100 frames of 200 characters, below what it is about.
+constexpr std::size_t kTailBytes = std::size_t{32} << 10U;
 constexpr int kMaxEvents = 64;
 constexpr std::uint32_t kWakeSource = 0;  // stream ids start above
 

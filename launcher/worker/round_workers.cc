@@ -12,12 +12,11 @@
 #include "agent/base/limits.h"
 #include "launcher/exit_code.h"
 #include "launcher/failures/failure_hint.h"
+#include "launcher/failures/stderr_words.h"
 #include "launcher/failures/text.h"
 
 namespace ddl {
 namespace {
-
-constexpr std::size_t kErrorLines = 20;
 
 std::int64_t WallTimeS() {
   return static_cast<std::int64_t>(std::time(nullptr));
@@ -152,8 +151,7 @@ void RoundWorkers::FillFailure(Worker& worker, const DrainedWorker& drained) {
   exit.error_text = drained.error_text;
   exit.stderr_at = drained.stderr_at;
   if (exit.error_text.empty()) {
-    exit.error_text =
-        CleanText(LastLines(drained.stderr_tail, kErrorLines), limits::kMaxErrorTextBytes);
+    exit.error_text = CleanText(LastWords(drained.stderr_tail), limits::kMaxErrorTextBytes);
   } else {
     exit.error_path = worker.error_file;
     if (worker.error_file_kept) {

@@ -132,6 +132,13 @@ TEST(EndedOutOfMemory, OtherEnds_AreNot) {
   EXPECT_FALSE(EndedOutOfMemory({77, SIGTERM, ""}, codes));
 }
 
+TEST(EndedOutOfMemory, SignalsCodeOfAShell_IsASignalsToo) {
+  const std::set<std::int32_t> codes = {137};
+  EXPECT_TRUE(EndedOutOfMemory({0, SIGKILL, ""}, codes));
+  EXPECT_TRUE(EndedOutOfMemory({137, 0, ""}, codes));
+  EXPECT_FALSE(EndedOutOfMemory({0, SIGTERM, ""}, codes));
+}
+
 TEST(FailureHint, KillWithOldWordsOnStderr_IsAboutTheKill) {
   EXPECT_THAT(FailureHint({0, SIGKILL, "warning: Too many open files"}, {}, {}),
               Not(HasSubstr("ulimit")));
