@@ -189,7 +189,10 @@ void Node::Wait() const {
   if (waiting_.has_value()) {
     deadline = std::min(deadline.value_or(waiting_->remind_at), waiting_->remind_at);
   }
-  for (const auto& other : {client_->deadline(), gateway_->deadline(), group_->deadline()}) {
+  const auto last_moment =
+      last_moment_.has_value() ? std::optional(last_moment_->until) : std::nullopt;
+  for (const auto& other :
+       {client_->deadline(), gateway_->deadline(), group_->deadline(), last_moment}) {
     if (other.has_value() && (!deadline.has_value() || *other < *deadline)) {
       deadline = other;
     }
@@ -223,6 +226,9 @@ void Node::Dispatch(Instant now) {
     std::visit([this](const auto& one) { On(one); }, event);
   }
   RemindOfWaiting(now);
+  if (last_moment_.has_value() && now >= last_moment_->until) {
+    EndLastMoment(now);
+  }
   gateway_->OnReady(now);
   if (group_was_running_ && group_->idle()) {
     group_was_running_ = false;
@@ -272,6 +278,7 @@ void Node::OnSignal(int signal, Instant now) {
         " s; a second signal kills them at once)"));
   }
   client_->Send(core::StopRequested{{}, signal, StopsAlone()});
+  EndLastMoment(now);
   told_to_stop_at_ = now;
   group_->Stop(now);
 }

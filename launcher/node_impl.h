@@ -19,6 +19,7 @@
 #include "agent/base/host.h"
 #include "agent/client/rendezvous_client.h"
 #include "agent/core/types.h"
+#include "launcher/failures/failure_account.h"
 #include "launcher/failures/round_report.h"
 #include "launcher/gateway/gateway.h"
 #include "launcher/launch_config.h"
@@ -76,6 +77,9 @@ class Node {
   void OnSignal(int signal, Instant now);
   void OnSuspend(bool stopping);
   void OnWorkerExit(const WorkerExit& exit);
+  [[nodiscard]] FailureEvidence EvidenceOf(const WorkerExit& exit) const;
+  void StopWorkers(const std::string& text, Instant now);
+  void EndLastMoment(Instant now);
   // To the coordinator.
   void TellFailure(core::WorkerFailure failure, Instant failed_at);
   void OnGroupIdle();
@@ -105,6 +109,7 @@ class Node {
   // when neither the user's stop nor a cause it was told of says better.
   void LosePlace(int exit_code, std::string text);
   void SayProgress() const;
+  void SayOutOfMemory(const core::WorkerFailure& failure) const;
   // Events for whoever watches, if they were asked for (--event-log-handler).
   void TellOfStart(const RoundInfo& info);
   void TellOfExit(EventState state, const WorkerExit& exit) const;
@@ -145,6 +150,14 @@ class Node {
   bool said_what_is_kept_ = false;
   bool group_was_running_ = false;
   std::optional<Instant> told_to_stop_at_;  // this round's workers
+  // A collective broke: whoever broke it may be on its way out, and its own end says
+  // why. So long the workers may leave by themselves before they are told to.
+  struct LastMoment {
+    Instant until;
+    std::string text;  // why the round ends
+  };
+  std::optional<LastMoment> last_moment_;
+  Instant last_moment_ended_at_{};
   bool stopped_by_broken_collective_ = false;
   RoundReport report_;
   // This node's failures of this round, and where each one's error file is, by its

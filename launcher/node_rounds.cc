@@ -66,6 +66,8 @@ void Node::On(const core::RoundStart& message) {
   error_files_.clear();
   told_to_stop_at_.reset();
   told_cause_.reset();
+  last_moment_.reset();
+  last_moment_ended_at_ = {};
   if (stop_signal_ != 0) {
     return;  // the stop crossed it on the way: the answer to it is RoundStop
   }
@@ -111,21 +113,46 @@ void Node::TellFailure(core::WorkerFailure failure, Instant failed_at) {
   client_->Send(report_.Failed(std::move(failure), failed_at, MonotonicNow()));
 }
 
+FailureEvidence Node::EvidenceOf(const WorkerExit& exit) const {
+  if (state_ != State::kStopping || !told_to_stop_at_.has_value()) {
+    return FailureEvidence::kNone;
+  }
+  const bool before_signal = last_moment_.has_value() || exit.ended_at < last_moment_ended_at_;
+  if (before_signal && !exit.ok() && !group_->lease_passed()) {
+    return FailureEvidence::kEnded;
+  }
+  const bool reported = gateway_->out_of_memory(exit.local_rank).has_value();
+  return EvidenceOfFailure(exit, *told_to_stop_at_, {&config_.oom_exit_codes, reported});
+}
+
+// It may replace the cause that was said, and the next round is not like the last.
+void Node::SayOutOfMemory(const core::WorkerFailure& failure) const {
+  const bool is_first =
+      std::none_of(failures_.begin(), failures_.end(),
+                   [](const core::WorkerFailure& other) { return other.out_of_memory; });
+  if (failure.out_of_memory && is_first) {
+    log::Warn(core::Describe(failure) + " for lack of device memory");
+    log::Info("hint: " + failure.hint);
+  }
+}
+
 void Node::OnWorkerExit(const WorkerExit& exit) {
-  const FailureEvidence evidence = state_ == State::kStopping && told_to_stop_at_.has_value()
-                                       ? EvidenceOfFailure(exit, *told_to_stop_at_)
-                                       : FailureEvidence::kNone;
+  const FailureEvidence evidence = EvidenceOf(exit);
   if (evidence != FailureEvidence::kNone) {
     TellOfExit(EventState::kFailed, exit);
     core::WorkerFailure failure = ToFailure(exit, host_);
-    if (evidence != FailureEvidence::kEnded && std::exchange(failure.term_signal, 0) != 0) {
+    const bool by_our_signal = evidence != FailureEvidence::kEnded &&
+                               (exit.term_signal == SIGTERM || exit.term_signal == SIGKILL);
+    if (by_our_signal) {
+      failure.term_signal = 0;
       failure.exit_code = kExitFailure;  // as it would have ended without our signal
       failure.hint.clear();
     }
+    MarkOutOfMemory(config_.oom_exit_codes, gateway_->out_of_memory(exit.local_rank), failure);
     if (evidence == FailureEvidence::kLastWords && !stopped_by_broken_collective_) {
       failure.blames_peer = true;  // a guess is no match for one that ended by itself
     }
-    MarkOutOfMemory(config_.oom_exit_codes, gateway_->out_of_memory(exit.local_rank), failure);
+    SayOutOfMemory(failure);
     error_files_[exit.pid] = exit.error_path;
     failures_.push_back(failure);
     TellFailure(std::move(failure), exit.failed_at);
@@ -160,6 +187,7 @@ void Node::OnWorkerExit(const WorkerExit& exit) {
 
 void Node::OnGroupIdle() {
   gathering_since_ = MonotonicNow();
+  EndLastMoment(gathering_since_);
   if (state_ == State::kRunning && group_->lease_passed()) {
     log::Warn(
         "the workers were killed: this ddlaunch stood still, or was cut off from the coordinator, "
@@ -210,8 +238,6 @@ void Node::On(const core::RoundStop& message) {
   stopped_by_broken_collective_ =
       message.root_cause.has_value() && BlamesPeerOfCollective(message.root_cause->error_text);
   SayProgress();
-  // Workers that wait in a call must hear of it, to end within their grace.
-  gateway_->EndRound("the round is over: " + message.text);
   if (message.reason == core::Reason::kNodeLeft && stop_signal_ != 0) {
     // That is us; it was said.
   } else if (message.reason == core::Reason::kNodeJoined) {
@@ -227,11 +253,31 @@ void Node::On(const core::RoundStop& message) {
   } else if (message.reason != core::Reason::kStoppedByUser || stop_signal_ == 0) {
     log::Warn(message.text);
   }
+  const Instant now = MonotonicNow();
   if (group_->idle()) {
+    StopWorkers(message.text, now);
     group_was_running_ = false;
     OnGroupIdle();
+  } else if (stop_signal_ == 0 && message.root_cause.has_value() &&
+             message.root_cause->blames_peer) {
+    constexpr Duration kLastMoment = std::chrono::seconds(2);
+    last_moment_ = LastMoment{now + std::min(kLastMoment, config_.shutdown_timeout), message.text};
   } else {
-    group_->Stop(MonotonicNow());
+    StopWorkers(message.text, now);
+  }
+}
+
+void Node::StopWorkers(const std::string& text, Instant now) {
+  // Workers that wait in a call must hear of it, to end within their grace.
+  gateway_->EndRound("the round is over: " + text);
+  group_->Stop(now);
+}
+
+void Node::EndLastMoment(Instant now) {
+  if (last_moment_.has_value()) {
+    const std::string text = std::exchange(last_moment_, std::nullopt)->text;
+    last_moment_ended_at_ = now;
+    StopWorkers(text, now);
   }
 }
 

@@ -3,6 +3,7 @@
 
 #include <csignal>
 
+#include "launcher/exit_code.h"
 #include "launcher/failures/failure_account.h"
 #include "launcher/failures/out_of_memory.h"
 
@@ -22,7 +23,7 @@ core::WorkerFailure ToFailure(const WorkerExit& exit, const std::string& host) {
   failure.hint = exit.hint;
   // SIGPIPE: it wrote to a peer that had gone.
   failure.blames_peer = exit.term_signal == SIGPIPE ||
-                        (BlamesPeer(exit.error_text) && !SaysOutOfDeviceMemory(exit.error_text));
+                        (BlamesPeer(exit.error_text) && !LastSaysOutOfMemory(exit.error_text));
   return failure;
 }
 
@@ -32,6 +33,12 @@ void MarkOutOfMemory(const std::set<std::int32_t>& exit_codes,
       reported.has_value() ||
       EndedOutOfMemory({failure.exit_code, failure.term_signal, failure.error_text}, exit_codes);
   if (failure.out_of_memory) {
+    failure.blames_peer = false;
+  }
+  // The out-of-memory killer's hint stays.
+  const bool is_kill =
+      failure.term_signal == SIGKILL || failure.exit_code == kSignalExitBase + SIGKILL;
+  if (failure.out_of_memory && (reported.has_value() || !is_kill)) {
     const bool has_numbers = reported.has_value() && *reported != DeviceMemory();
     failure.hint =
         ExplainDeviceMemory(has_numbers ? *reported : ReadDeviceMemory(failure.error_text));

@@ -4,8 +4,12 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <csignal>
 #include <cstddef>
 
+#include "launcher/exit_code.h"
+#include "launcher/failures/out_of_memory.h"
+#include "launcher/failures/stderr_words.h"
 #include "launcher/failures/text.h"
 
 namespace ddl {
@@ -16,6 +20,17 @@ bool HasOneOf(std::string_view text, const std::array<std::string_view, N>& word
   return std::any_of(words.begin(), words.end(), [text](std::string_view word) {
     return text.find(word) != std::string_view::npos;
   });
+}
+
+// The code of our own signals is none: a shell whose program they ended leaves with it.
+bool HasMemoryCode(const WorkerExit& exit, const MemorySigns& memory) {
+  constexpr std::array<std::int32_t, 2> kOurs = {SIGTERM, SIGKILL};
+  const bool is_ours = std::any_of(kOurs.begin(), kOurs.end(), [&](std::int32_t signal) {
+    return exit.term_signal == signal || exit.exit_code == kSignalExitBase + signal;
+  });
+  return !is_ours && memory.exit_codes != nullptr &&
+         ExitCodeSaysOutOfMemory({exit.exit_code, exit.term_signal, exit.error_text},
+                                 *memory.exit_codes);
 }
 
 }  // namespace
@@ -87,7 +102,7 @@ bool EndsWithException(std::string_view text) {
   while (!text.empty()) {
     const std::string_view line = text.substr(0, text.find('\n'));
     text.remove_prefix(std::min(line.size() + 1, text.size()));
-    if (line.empty()) {
+    if (line.empty() || (IsStackNote(line) && (others > 0 || !is_python))) {
       continue;
     }
     if (line.front() != ' ') {
@@ -99,7 +114,8 @@ bool EndsWithException(std::string_view text) {
   return others == (is_python ? 1 : 0);
 }
 
-FailureEvidence EvidenceOfFailure(const WorkerExit& exit, Instant told_to_stop_at) {
+FailureEvidence EvidenceOfFailure(const WorkerExit& exit, Instant told_to_stop_at,
+                                  const MemorySigns& memory) {
   // For longer nobody takes to leave who then would have left by himself.
   constexpr Duration kClose = std::chrono::seconds(5);
   // What a worker wrote may be read so much later, on a loaded machine.
@@ -109,6 +125,17 @@ FailureEvidence EvidenceOfFailure(const WorkerExit& exit, Instant told_to_stop_a
   }
   if (exit.ended_at < told_to_stop_at) {
     return FailureEvidence::kEnded;
+  }
+  if (memory.reported || HasMemoryCode(exit, memory)) {
+    return FailureEvidence::kOutOfMemory;
+  }
+  // No stop makes a worker say that, not even one that it has words about, too.
+  const bool is_memory = LastSaysOutOfMemory(exit.error_text);
+  if (is_memory && !exit.error_path.empty()) {
+    return FailureEvidence::kErrorFile;
+  }
+  if (is_memory && exit.stderr_at > told_to_stop_at - kClose) {
+    return FailureEvidence::kLastWords;
   }
   if (TellsOfSignal(exit.error_text)) {
     return FailureEvidence::kNone;

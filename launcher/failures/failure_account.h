@@ -6,6 +6,7 @@
 #define DDLAUNCH_LAUNCHER_FAILURES_FAILURE_ACCOUNT_H_
 
 #include <cstdint>
+#include <set>
 #include <string_view>
 
 #include "agent/base/clock.h"
@@ -32,12 +33,21 @@ enum class FailureEvidence : std::uint8_t {
   kNone,
   kEnded,      // it had ended by itself
   kErrorFile,  // its error file was there: it was on its way out
-  // It wrote an exception last, close to the stop. A guess, as a healthy worker may
-  // have caught one: it counts less than a worker that ended by itself, unless that
-  // one's collective broke.
+  // It said, to its launcher or by its exit code, that its device's memory ran out.
+  kOutOfMemory,
+  // It wrote an exception last, close to the stop, or words of memory that ran out. A guess, as a
+  // healthy worker may have caught one: it counts less than a worker that ended by itself, unless
+  // that one's collective broke.
   kLastWords,
 };
-[[nodiscard]] FailureEvidence EvidenceOfFailure(const WorkerExit& exit, Instant told_to_stop_at);
+
+// What else is known of a lack of device memory.
+struct MemorySigns {
+  const std::set<std::int32_t>* exit_codes = nullptr;  // the user's for it; null: none
+  bool reported = false;                               // by the worker, through the SDK
+};
+[[nodiscard]] FailureEvidence EvidenceOfFailure(const WorkerExit& exit, Instant told_to_stop_at,
+                                                const MemorySigns& memory = {});
 
 }  // namespace ddl
 

@@ -5,6 +5,8 @@
 
 #include <chrono>
 #include <csignal>
+#include <cstdint>
+#include <set>
 #include <string>
 
 namespace ddl {
@@ -124,6 +126,46 @@ TEST_F(EvidenceTest, LoggedException_IsAGuessIfItStandsLastAndCloseToTheStop) {
   EXPECT_EQ(EvidenceOfFailure(exit, kStop), FailureEvidence::kNone) << "it lived on";
   exit.stderr_at = kStop + seconds(1);
   EXPECT_EQ(EvidenceOfFailure(exit, kStop), FailureEvidence::kNone) << "the stop's own";
+}
+
+constexpr char kMemoryWords[] = "torch.OutOfMemoryError: CUDA out of memory. Tried\n";
+
+TEST_F(EvidenceTest, WordsOfMemory_AreAGuessWithoutATracebackToo) {
+  EXPECT_EQ(EvidenceOfFailure(Stopped(kMemoryWords), kStop), FailureEvidence::kLastWords);
+  WorkerExit exit = Stopped(std::string(kMemoryWords) + "got SIGTERM: terminating");
+  exit.stderr_at = kStop + seconds(1);
+  EXPECT_EQ(EvidenceOfFailure(exit, kStop), FailureEvidence::kLastWords) << "a stop makes no such";
+  exit.stderr_at = kStop - seconds(60);
+  EXPECT_EQ(EvidenceOfFailure(exit, kStop), FailureEvidence::kNone) << "it lived on";
+  exit.error_path = "/error.json";
+  EXPECT_EQ(EvidenceOfFailure(exit, kStop), FailureEvidence::kErrorFile);
+}
+
+TEST_F(EvidenceTest, UsersCodeAndTheWorkersReport_AreCertain) {
+  const std::set<std::int32_t> codes = {77, 137, 139, 143};
+  const auto ended = [&](std::int32_t code, std::int32_t signal, bool reported = false) {
+    WorkerExit exit = Stopped("");
+    exit.exit_code = code;
+    exit.term_signal = signal;
+    return EvidenceOfFailure(exit, kStop, {&codes, reported});
+  };
+  EXPECT_EQ(ended(77, 0), FailureEvidence::kOutOfMemory);
+  EXPECT_EQ(ended(0, SIGSEGV), FailureEvidence::kOutOfMemory);
+  EXPECT_EQ(ended(0, SIGTERM, true), FailureEvidence::kOutOfMemory);
+  EXPECT_EQ(ended(3, 0), FailureEvidence::kNone);
+  for (const std::int32_t ours : {SIGTERM, SIGKILL}) {
+    EXPECT_EQ(ended(0, ours), FailureEvidence::kNone) << ours;
+    EXPECT_EQ(ended(128 + ours, 0), FailureEvidence::kNone) << "a shell whose program we ended";
+  }
+}
+
+TEST(EndsWithException, NativeStackBelowIt_Does) {
+  EXPECT_TRUE(EndsWithException(
+      "terminate called after throwing an instance of 'c10::Error'\n  what():  bad\n"
+      "Exception raised from f at x.cpp:9 (most recent call first):\nframe #0: a\nframe #1: b\n"));
+  EXPECT_TRUE(EndsWithException(std::string(kTraceback) +
+                                "CUDA kernel errors might be asynchronously reported\n"
+                                "For debugging consider passing CUDA_LAUNCH_BLOCKING=1\n"));
 }
 
 }  // namespace
