@@ -37,9 +37,8 @@ absl::StatusOr<std::string> Judge(const Context& context, const std::string& pre
 
 }  // namespace
 
-absl::Status ClaimDevice(const Context& context, const std::string& device,
-                         std::chrono::milliseconds timeout) {
-  const std::string prefix = "ddl/device/" + std::to_string(context.NextSequence()) + "/";
+absl::Status ClaimDevice(const Context& context, const std::string& prefix,
+                         const std::string& device, std::chrono::milliseconds timeout) {
   const int first_rank = context.rank() - context.local_rank();
   const std::string verdict_key = KeyOf(prefix + "node/", first_rank);
   std::string verdict;

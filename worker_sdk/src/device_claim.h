@@ -12,12 +12,13 @@
 namespace ddl::internal {
 
 // `device` names this rank's device the same way on every rank of the node (bus
-// address and UUID). Every rank must call it. Asks once a rank and once for the
-// node's answer, however many ranks there are.
+// address and UUID). Every rank of the node must call it, with a `prefix` of keys that
+// nothing else in the round uses; a node of one rank need not. Asks once a rank and
+// once for the node's answer, however many ranks there are.
 // Errors: FAILED_PRECONDITION, two ranks of this node have the same one, and both
 // are named, on every rank of the node; else Publish's and Fetch's.
-absl::Status ClaimDevice(const Context& context, const std::string& device,
-                         std::chrono::milliseconds timeout);
+absl::Status ClaimDevice(const Context& context, const std::string& prefix,
+                         const std::string& device, std::chrono::milliseconds timeout);
 
 }  // namespace ddl::internal
 

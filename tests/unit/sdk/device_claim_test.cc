@@ -37,7 +37,8 @@ std::vector<absl::Status> Claim(const std::vector<std::string>& devices) {
   std::vector<absl::Status> claimed(devices.size());
   OnEveryRank(world_size, [&](int rank) {
     const auto index = static_cast<std::size_t>(rank);
-    claimed[index] = ClaimDevice(ContextOf(gateway, rank, world_size), devices[index], kTimeout);
+    claimed[index] =
+        ClaimDevice(ContextOf(gateway, rank, world_size), "test/", devices[index], kTimeout);
   });
   return claimed;
 }
@@ -63,8 +64,9 @@ TEST(ClaimDevice, TwoRanksWithOne_EveryRankOfTheNodeIsToldBoth) {
 
 TEST(ClaimDevice, RankThatNeverComes_IsATimeout) {
   auto gateway = std::make_shared<MemoryGateway>(4);
-  EXPECT_EQ(ClaimDevice(ContextOf(gateway, 0, 4), "0b:00", std::chrono::milliseconds(50)).code(),
-            absl::StatusCode::kDeadlineExceeded);
+  EXPECT_EQ(
+      ClaimDevice(ContextOf(gateway, 0, 4), "test/", "0b:00", std::chrono::milliseconds(50)).code(),
+      absl::StatusCode::kDeadlineExceeded);
 }
 
 }  // namespace

@@ -1,4 +1,5 @@
-// DeviceBuffer: CUDA memory that grows and is freed at the end. Not thread safe.
+// DeviceBuffer: memory of the current CUDA device that grows and is freed at the end. Not
+// thread safe.
 #ifndef DDLAUNCH_WORKER_SDK_BACKENDS_NCCL_DEVICE_BUFFER_H_
 #define DDLAUNCH_WORKER_SDK_BACKENDS_NCCL_DEVICE_BUFFER_H_
 
@@ -13,16 +14,14 @@ class DeviceBuffer {
   DeviceBuffer() = default;
   DeviceBuffer(const DeviceBuffer&) = delete;
   DeviceBuffer& operator=(const DeviceBuffer&) = delete;
-  ~DeviceBuffer() { cudaFree(data_); }
+  ~DeviceBuffer() { Free(); }
 
   // Room for `size` bytes; what was inside is lost when it grows.
   cudaError_t Reserve(std::size_t size) {
     if (size <= size_) {
       return cudaSuccess;
     }
-    cudaFree(data_);
-    data_ = nullptr;
-    size_ = 0;
+    Free();
     const cudaError_t result = cudaMalloc(&data_, size);
     size_ = result == cudaSuccess ? size : 0;
     return result;
@@ -30,6 +29,14 @@ class DeviceBuffer {
   [[nodiscard]] void* data() const { return data_; }
 
  private:
+  void Free() {
+    if (data_ != nullptr) {
+      cudaFree(data_);
+    }
+    data_ = nullptr;
+    size_ = 0;
+  }
+
   void* data_ = nullptr;
   std::size_t size_ = 0;
 };

@@ -34,7 +34,8 @@ class Backend {
   // Replaces each element by its sum over all ranks. The order of the addition
   // is the backend's, the same on every rank: all get the same bits.
   // Errors: UNAVAILABLE, a peer is gone; DEADLINE_EXCEEDED, a peer did not come
-  // in time; INTERNAL, the transport failed.
+  // in time; INTERNAL, the transport failed; RESOURCE_EXHAUSTED (IsOutOfMemory of
+  // out_of_memory.h), a device had no room for the operation.
   virtual absl::Status AllReduceSum(std::span<float> values) = 0;
   virtual absl::Status AllReduceSum(std::span<double> values) = 0;
 
@@ -48,7 +49,7 @@ class Backend {
   // same round. Every rank must call it, and none before all ranks are done with
   // what they did before: what is on its way is lost. After an error this is the
   // only way to use the backend again. A rank that waits in an operation is set
-  // free when its peers call this, or by Interrupt().
+  // free by Interrupt(); on Gloo also when its peers call this.
   // Errors: as of connecting; FAILED_PRECONDITION, the backend was closed.
   virtual absl::Status Reconnect() = 0;
 

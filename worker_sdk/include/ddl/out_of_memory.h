@@ -6,6 +6,7 @@
 // functions are pure and may be called from any thread.
 //
 //   if (cudaMalloc(&buffer, bytes) == cudaErrorMemoryAllocation) {
+//     cudaGetLastError();  // or the next kernel is taken to have failed
 //     ddl::MemoryUse use;
 //     use.asked_bytes = bytes;
 //     return ddl::OutOfMemory(use, "activations of layer 7");
