@@ -15,7 +15,7 @@ namespace ddl {
 namespace {
 
 // In lower case; beside each, whose words they are.
-constexpr std::array<std::string_view, 29> kPhrases = {
+constexpr std::array<std::string_view, 32> kPhrases = {
     "cuda out of memory",                      // PyTorch
     "hip out of memory",                       // PyTorch on ROCm
     "xpu out of memory",                       // PyTorch on Intel's
@@ -45,6 +45,9 @@ constexpr std::array<std::string_view, 29> kPhrases = {
     "out of memory allocating ",  // CuPy, XLA
     "bad_alloc: out_of_memory",   // RMM
     "out of gpu memory",          // CUDA.jl
+    "cuda says out of memory",    // the SDK's NCCL backend
+    "cudasuccess (2 vs. 0)",      // glog's CHECK_EQ, as in Caffe
+    "gpuassert: out of memory",   // a macro that many have copied
 };
 
 std::string Lower(std::string_view text) {
@@ -53,6 +56,40 @@ std::string Lower(std::string_view text) {
     return letter >= 'A' && letter <= 'Z' ? static_cast<char>(letter - 'A' + 'a') : letter;
   });
   return lower;
+}
+
+// CUDA's bare words for cudaErrorMemoryAllocation.
+constexpr std::string_view kBareWords = "out of memory";
+
+// Whether a line, in lower case, ends with CUDA's bare words after something that names
+// CUDA or HIP: "cudaMalloc failed: out of memory", "CUDA error at a.cu:7: out of memory".
+// The bare words alone may be the host's ("kernel: Out of memory: Killed process"), a
+// log's ("recovered from out of memory") or a library's of any kind. An exception that
+// nobody caught has them alone when it was made of CUDA's text.
+bool LineSaysSo(std::string_view line) {
+  while (!line.empty() && (line.back() == ' ' || line.back() == '\r' || line.back() == '.')) {
+    line.remove_suffix(1);
+  }
+  if (!line.ends_with(kBareWords)) {
+    return false;
+  }
+  const std::string_view before = line.substr(0, line.size() - kBareWords.size());
+  const auto names = [before](std::string_view library) {
+    return before.find(library) != std::string_view::npos;
+  };
+  return before.ends_with("what():  ") ||
+         (before.ends_with(": ") && (names("cuda") || names("hip error") || names("hipmalloc")));
+}
+
+bool AnyLineSaysSo(std::string_view text) {
+  while (!text.empty()) {
+    const std::size_t end = std::min(text.find('\n'), text.size());
+    if (LineSaysSo(text.substr(0, end))) {
+      return true;
+    }
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+  return false;
 }
 
 // ---- amounts in PyTorch's text ----------------------------------------------
@@ -109,9 +146,10 @@ std::optional<std::int64_t> AmountBefore(std::string_view text, std::string_view
 
 bool SaysOutOfDeviceMemory(std::string_view text) {
   const std::string lower = Lower(text);
-  return std::any_of(kPhrases.begin(), kPhrases.end(), [&](std::string_view phrase) {
-    return lower.find(phrase) != std::string::npos;
-  });
+  return std::any_of(
+             kPhrases.begin(), kPhrases.end(),
+             [&](std::string_view phrase) { return lower.find(phrase) != std::string::npos; }) ||
+         AnyLineSaysSo(lower);
 }
 
 // PyTorch up to 2.0: "Tried to allocate A (GPU 0; B total capacity; C already

@@ -19,8 +19,9 @@ struct DeviceMemory {
   friend bool operator==(const DeviceMemory&, const DeviceMemory&) = default;
 };
 
-// The words of CUDA, HIP, cuBLAS, NCCL, PyTorch (devices and CPU), XLA and TensorFlow,
-// in any case.
+// The words of CUDA, HIP, cuBLAS, NCCL, PyTorch (devices and CPU), XLA, TensorFlow, CuPy
+// and macros around CUDA's own text, in any case. "out of memory" alone is not enough:
+// it may be the host's, or a log's.
 [[nodiscard]] bool SaysOutOfDeviceMemory(std::string_view text);
 
 // The numbers that PyTorch writes into its error.

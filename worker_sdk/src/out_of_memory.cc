@@ -7,6 +7,7 @@
 #include <new>
 #include <utility>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/cord.h"
 #include "agent/base/device_memory.h"
 
@@ -29,6 +30,26 @@ MemoryUse ReadPyTorch(std::string_view text) {
   const DeviceMemory memory = ReadDeviceMemory(text);
   return {memory.asked_bytes, memory.in_use_bytes, memory.reserved_bytes, memory.free_bytes,
           memory.total_bytes};
+}
+
+// "cudaMalloc failed: out of memory", "Out of memory.", but not "timeout of memory".
+bool EndsInBareWords(std::string_view text) {
+  const std::size_t end = text.find_last_not_of(" \n\r\t.!");
+  const std::string_view kept = text.substr(0, end == std::string_view::npos ? 0 : end + 1);
+  if (kept.size() < kSays.size()) {
+    return false;
+  }
+  const std::string_view before = kept.substr(0, kept.size() - kSays.size());
+  std::string tail(kept.substr(before.size()));
+  absl::AsciiStrToLower(&tail);
+  return tail == kSays &&
+         (before.empty() || !absl::ascii_isalnum(static_cast<unsigned char>(before.back())));
+}
+
+// Not those by which a call tells what became of a peer, or of the round.
+bool IsOfThisProgram(absl::StatusCode code) {
+  return code == absl::StatusCode::kInternal || code == absl::StatusCode::kUnknown ||
+         code == absl::StatusCode::kResourceExhausted;
 }
 
 // ---- the payload: the five numbers, separated by spaces ----------------------
@@ -71,15 +92,19 @@ bool SaysOutOfMemory(std::string_view text) {
 }
 
 bool IsOutOfMemory(const absl::Status& status) {
-  return !status.ok() && (status.GetPayload(kPayload).has_value() ||
-                          SaysOutOfMemory(std::string(status.message())));
+  if (status.ok()) {
+    return false;
+  }
+  const std::string text(status.message());
+  return status.GetPayload(kPayload).has_value() || SaysOutOfMemory(text) ||
+         (IsOfThisProgram(status.code()) && EndsInBareWords(text));
 }
 
 bool IsOutOfMemory(const std::exception& exception) {
   // A length that no memory could hold, such as -1, is a mistake of the program.
   const bool bad_alloc = dynamic_cast<const std::bad_alloc*>(&exception) != nullptr &&
                          dynamic_cast<const std::bad_array_new_length*>(&exception) == nullptr;
-  return bad_alloc || SaysOutOfMemory(exception.what());
+  return bad_alloc || SaysOutOfMemory(exception.what()) || EndsInBareWords(exception.what());
 }
 
 absl::Status OutOfMemoryOf(const std::exception& exception) {

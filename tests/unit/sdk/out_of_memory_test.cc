@@ -58,10 +58,31 @@ TEST(OutOfMemory, WordsOfOthers_AreRecognised) {
         "CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`",
         "RESOURCE_EXHAUSTED: Out of memory while trying to allocate 17179869184 bytes.",
         "OOM when allocating tensor with shape[64,1024]",
-        "[enforce fail at alloc_cpu.cpp:66] . DefaultCPUAllocator: can't allocate memory"}) {
+        "[enforce fail at alloc_cpu.cpp:66] . DefaultCPUAllocator: can't allocate memory",
+        "nccl, rank 0 of 2, all-reduce of 7 numbers: CUDA says out of memory",
+        "CUDA error at layers.cu:42: out of memory", "GPUassert: out of memory train.cu 34",
+        "Check failed: error == cudaSuccess (2 vs. 0)  out of memory"}) {
     EXPECT_TRUE(SaysOutOfMemory(text)) << text;
     EXPECT_TRUE(IsOutOfMemory(absl::InternalError(text))) << text;
     EXPECT_TRUE(IsOutOfMemory(std::runtime_error(text))) << text;
+  }
+}
+
+TEST(OutOfMemory, CudasBareWords_AreOfAnExceptionOrAnErrorOfOurs) {
+  for (const char* const text :
+       {"out of memory", "Out of memory.", "cudaMalloc failed: out of memory",
+        "CUDA runtime error: out of memory", "layer 3: out of memory\n", "(out of memory"}) {
+    EXPECT_TRUE(IsOutOfMemory(std::runtime_error(text))) << text;
+    EXPECT_TRUE(IsOutOfMemory(absl::InternalError(text))) << text;
+    EXPECT_TRUE(IsOutOfMemory(absl::UnknownError(text))) << text;
+  }
+  // A peer's, or the round's.
+  EXPECT_FALSE(IsOutOfMemory(absl::AbortedError("rank 3 ran out of memory")));
+  EXPECT_FALSE(IsOutOfMemory(absl::UnavailableError("rank 3: out of memory")));
+  for (const char* const text : {"timeout of memory", "out of memory: Killed process 12 (train)",
+                                 "out of memory in rank 3 was handled", "f memory", ""}) {
+    EXPECT_FALSE(IsOutOfMemory(std::runtime_error(text))) << text;
+    EXPECT_FALSE(IsOutOfMemory(absl::InternalError(text))) << text;
   }
 }
 

@@ -121,11 +121,26 @@ TEST(EndedOutOfMemory, ExitCodesAndKnownWords_AreRecognised) {
   EXPECT_TRUE(EndedOutOfMemory({1, 0, "RESOURCE_EXHAUSTED: Out of memory while trying"}, codes));
   EXPECT_TRUE(EndedOutOfMemory({1, 0, "OOM when allocating tensor with shape[8,64]"}, codes));
   EXPECT_TRUE(EndedOutOfMemory({0, SIGABRT, "what():  CUDA error: out of memory"}, codes));
+  for (const char* const text :
+       {"cudaMalloc failed: out of memory", "CUDA runtime error: out of memory\nexiting",
+        "epoch 1\nCUDA error at layers.cu:42: out of memory.\r",
+        "terminate called after throwing an instance of 'std::runtime_error'\n"
+        "  what():  out of memory"}) {
+    EXPECT_TRUE(EndedOutOfMemory({1, 0, text}, codes)) << text;
+  }
 }
 
 TEST(EndedOutOfMemory, OtherEnds_AreNot) {
   const std::set<std::int32_t> codes = {77};
   EXPECT_FALSE(EndedOutOfMemory({1, 0, "ValueError: out of range"}, codes));
+  // The host's, a log's, anybody's.
+  for (const char* const text :
+       {"out of memory", "recovered from out of memory", "cuda: recovered from out of memory",
+        "kernel: Out of memory: Killed process 12 (cuda_train)",
+        "cuda cache: out of memory events: 0", "sqlite: out of memory",
+        "mmap failed: out of memory\ncuda is fine"}) {
+    EXPECT_FALSE(EndedOutOfMemory({1, 0, text}, codes)) << text;
+  }
   EXPECT_FALSE(EndedOutOfMemory({0, 0, "CUDA out of memory; went on without"}, codes));
   EXPECT_FALSE(EndedOutOfMemory({0, SIGKILL, "CUDA out of memory"}, codes))
       << "the kernel's, or somebody's";

@@ -36,15 +36,18 @@ struct MemoryUse {
 // RESOURCE_EXHAUSTED, "out of memory: <text>", with `use` in it.
 absl::Status OutOfMemory(const MemoryUse& use, std::string_view text);
 
-// A status made by OutOfMemory, or one whose text SaysOutOfMemory. Not every
-// RESOURCE_EXHAUSTED: files and quotas run out too.
+// A status made by OutOfMemory; one whose text SaysOutOfMemory; or INTERNAL, UNKNOWN or
+// RESOURCE_EXHAUSTED and the text ends with CUDA's bare words: those of a program that
+// passes on cudaGetErrorString. Not every RESOURCE_EXHAUSTED: files and quotas run out too.
 [[nodiscard]] bool IsOutOfMemory(const absl::Status& status);
 
-// The words of CUDA, HIP, cuBLAS, PyTorch (devices and CPU), XLA and TensorFlow.
+// The words of CUDA, HIP, cuBLAS, NCCL, PyTorch (devices and CPU), XLA, TensorFlow and
+// CuPy. CUDA's bare "out of memory" is not enough: anything may say that.
 [[nodiscard]] bool SaysOutOfMemory(std::string_view text);
 
 // std::bad_alloc (but for bad_array_new_length: an impossible length), or an exception
-// whose what() SaysOutOfMemory, such as c10::OutOfMemoryError.
+// whose what() SaysOutOfMemory, such as c10::OutOfMemoryError, or ends with CUDA's bare
+// words ("out of memory", "cudaMalloc failed: out of memory").
 [[nodiscard]] bool IsOutOfMemory(const std::exception& exception);
 // OutOfMemory with what the exception says. REQUIRES: IsOutOfMemory(exception).
 absl::Status OutOfMemoryOf(const std::exception& exception);
