@@ -24,7 +24,6 @@ namespace ddl {
 namespace {
 
 using ::ddl::testing::FakeCuda;
-using ::ddl::testing::ForwardingGateway;
 using ::ddl::testing::MakeContext;
 using ::ddl::testing::OnEveryRank;
 using ::testing::Contains;
@@ -57,7 +56,7 @@ class NcclFaults : public ::testing::Test {
 
   static absl::Status Sum(Backend& backend, std::size_t count = 10) {
     std::vector<float> values(count, 2);
-    const absl::Status status = backend.AllReduceSum(std::span(values));
+    absl::Status status = backend.AllReduceSum(std::span(values));
     EXPECT_THAT(values, Each(2.0F));
     return status;
   }

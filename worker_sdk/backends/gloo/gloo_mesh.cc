@@ -86,13 +86,30 @@ absl::StatusOr<std::string> Verdict(const MeshOptions& options, const std::strin
   }
   std::string verdict = outcome;
   for (int rank = 1; rank < options.world_size; ++rank) {
-    DDL_ASSIGN_OR_RETURN(std::string other, fetch("outcome/" + std::to_string(rank)));
+    absl::StatusOr<std::string> other = fetch("outcome/" + std::to_string(rank));
+    if (!other.ok()) {
+      return absl::Status(
+          other.status().code(),
+          "rank " + std::to_string(rank) +
+              " joined the Gloo backend, but did not say whether it is connected: " +
+              std::string(other.status().message()));
+    }
     if (verdict == kConnected) {
-      verdict = std::move(other);
+      verdict = *std::move(other);
     }
   }
   DDL_RETURN_IF_ERROR(options.gateway->Publish(prefix + "verdict", verdict));
   return verdict;
+}
+
+// `status`, with what the try before it came to: when the time runs out in a later one,
+// that is the cause.
+absl::Status After(const std::string& verdict, const absl::Status& status) {
+  if (status.ok() || verdict.empty()) {
+    return status;
+  }
+  return {status.code(),
+          std::string(status.message()) + "; the try before it failed so: " + verdict};
 }
 
 }  // namespace
@@ -105,10 +122,11 @@ absl::StatusOr<Mesh> ConnectMesh(const MeshOptions& options, const std::string& 
     GlooStore store(*options.gateway, keys, options.rank, options.world_size, deadline);
     absl::StatusOr<Mesh> mesh = Connect(options, store);
     // Without all addresses there was no try, and no other will go better.
-    DDL_RETURN_IF_ERROR(store.error());
-    DDL_ASSIGN_OR_RETURN(
-        verdict, Verdict(options, keys,
-                         mesh.ok() ? kConnected : std::string(mesh.status().message()), deadline));
+    DDL_RETURN_IF_ERROR(After(verdict, store.error()));
+    absl::StatusOr<std::string> agreed = Verdict(
+        options, keys, mesh.ok() ? kConnected : std::string(mesh.status().message()), deadline);
+    DDL_RETURN_IF_ERROR(After(verdict, agreed.status()));
+    verdict = *std::move(agreed);
     if (verdict == kConnected) {
       return mesh;
     }
