@@ -205,20 +205,16 @@ absl::Status DataParallel::PrepareRetry(const Attempt& attempt) {
              !(attempt.communicated || absl::IsAborted(error))) {
     return error;
   }
-  const auto give_up = [&](const absl::Status& why) {
-    if (!ours) {
-      return why;
-    }
-    // How it ends now is still for lack of memory.
-    watch_->ReportExit(error);
-    return GiveUp(error, why);
-  };
+  // From here on the memory is not what fails: the plan that was agreed has a smaller
+  // micro-batch, also for the next round.
   const absl::StatusOr<internal::PlanRevision> revision = watch_->AwaitAgreement();
   if (!revision.ok()) {
-    const std::string why = attempt.communicated ? std::string(error.message()) + "; " : "";
-    return give_up({revision.status().code(), why + "to do step " + std::to_string(next_step_) +
-                                                  " again after a rank ran out of memory: " +
-                                                  std::string(revision.status().message())});
+    const std::string broken = attempt.communicated ? std::string(error.message()) + "; " : "";
+    const char* const late =
+        absl::IsDeadlineExceeded(revision.status()) ? ", a peer did not come within the time" : "";
+    return {revision.status().code(), broken + "to do step " + std::to_string(next_step_) +
+                                          " again after a rank ran out of memory" + late + ": " +
+                                          std::string(revision.status().message())};
   }
   if (ours) {
     SayRetry(error, *revision);
@@ -228,9 +224,7 @@ absl::Status DataParallel::PrepareRetry(const Attempt& attempt) {
   if (attempt.computed && before_retry_ != nullptr) {
     before_retry_();
   }
-  if (const absl::Status status = backend_->Reconnect(); !status.ok()) {
-    return give_up(status);
-  }
+  DDL_RETURN_IF_ERROR(backend_->Reconnect());
   watch_->Adopt(*revision);
   advice_->MemoryRanOut();
   return absl::OkStatus();
