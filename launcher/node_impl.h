@@ -144,7 +144,7 @@ class Node {
   std::optional<Waiting> waiting_;
   std::int32_t world_size_ = 0;  // of round_
   std::int32_t node_rank_ = 0;   // in it
-  PlanLines plan_lines_;
+  PlanLines plan_lines_{config_.plan};
   bool parked_ = false;  // a spare
   bool said_whose_heartbeats_ = false;
   bool said_what_is_kept_ = false;

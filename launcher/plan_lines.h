@@ -1,12 +1,13 @@
 // PlanLines: what a node says of the training plan: the plan itself at the start of each
 // round, what moved and what was held since the round before, and loudly where it is not
-// what was asked for. Pure; not thread safe.
+// what was asked for, or needs more of the program than ddlaunch can see. Pure; not thread safe.
 #ifndef DDLAUNCH_LAUNCHER_PLAN_LINES_H_
 #define DDLAUNCH_LAUNCHER_PLAN_LINES_H_
 
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "agent/core/types.h"
@@ -21,6 +22,9 @@ struct PlanLine {
 
 class PlanLines {
  public:
+  // `flags`: what this launcher was given.
+  explicit PlanLines(plan::Request flags) : flags_(std::move(flags)) {}
+
   // A round begins, with the plan that the launchers' flags make, if any.
   std::vector<PlanLine> OnStart(const core::RoundStart& start);
   // The plan that the program's defaults lead to, once for all ranks that ask.
@@ -32,6 +36,12 @@ class PlanLines {
   using Slot = std::optional<plan::Plan>;
   std::vector<PlanLine> Say(const plan::Plan& plan, const plan::Request& request, Slot& last);
 
+  // Loudly, once: flags that do nothing, and shares that most programs do not know of.
+  void SayWhatNeedsTheProgram(const core::RoundStart& start, std::vector<PlanLine>& lines);
+
+  const plan::Request flags_;
+  bool said_gaps_ = false;
+  bool said_uneven_ = false;
   std::int64_t round_ = 0;
   std::int32_t revision_ = 0;  // in round_
   Slot in_force_;              // in round_

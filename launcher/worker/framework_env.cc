@@ -57,7 +57,8 @@ constexpr char kUseCpu[] = "ACCELERATE_USE_CPU";
 
 Variables ForTorch(const Place& place) {
   Variables out;
-  if (place.round.plan.has_value()) {
+  // Accelerate takes the same steps of the same size on every rank.
+  if (place.round.plan.has_value() && place.round.plan->even()) {
     out.emplace_back(kAccumulation, std::to_string(place.round.plan->grad_accum_steps));
   }
   if (place.round.world_size > 1 && place.round.devices.no_accelerator &&
@@ -296,8 +297,8 @@ std::vector<std::string> KeptFromWorkers(const std::vector<std::string>& parent,
 std::string OverruledByPlan(const std::vector<std::string>& parent, const LaunchConfig& config,
                             const RoundInfo& round) {
   const auto users = Find(parent, kAccumulation);
-  if (!config.frameworks.torch || !round.plan.has_value() || !users.has_value() ||
-      *users == std::to_string(round.plan->grad_accum_steps)) {
+  if (!config.frameworks.torch || !round.plan.has_value() || !round.plan->even() ||
+      !users.has_value() || *users == std::to_string(round.plan->grad_accum_steps)) {
     return "";
   }
   return absl::StrCat(kAccumulation, "=", *users,

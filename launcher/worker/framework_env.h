@@ -5,8 +5,9 @@
 // there (worker_env.h). On top of them, by --env:
 //
 // torch (the default)
-//   ACCELERATE_GRADIENT_ACCUMULATION_STEPS  the plan's, where there is a plan;
-//       Accelerate reads it in Accelerator() (accelerate/accelerator.py).
+//   ACCELERATE_GRADIENT_ACCUMULATION_STEPS  the plan's, where there is a plan
+//       with even shares; Accelerate reads it in Accelerator()
+//       (accelerate/accelerator.py).
 //   ACCELERATE_USE_CPU=true  where this node has no accelerator of any kind and
 //       the user said nothing: without it, and without a GPU, Accelerate takes
 //       each worker for a job of its own (accelerate/state.py, _prepare_backend).

@@ -73,6 +73,20 @@ TEST(FrameworkVariables, TorchWithPlan_ItsAccumulationReachesAccelerate) {
               ElementsAre(Pair("ACCELERATE_GRADIENT_ACCUMULATION_STEPS", "2")));
 }
 
+// It would take the most micro-steps of a rank, each as large as the largest, on all.
+TEST(FrameworkVariables, TorchWithUnevenShares_AccelerateIsToldNothing) {
+  RoundInfo round = Round();
+  plan::Request request;
+  request.global_batch_size = 48;
+  request.max_micro_batch_size = 4;
+  request.batch_policy = plan::BatchPolicy::kExact;
+  round.plan = plan::Solve(request, 5).value();
+  ASSERT_FALSE(round.plan->even());
+  EXPECT_THAT(FrameworkVariables({}, LaunchConfig{}, round, 0), IsEmpty());
+  EXPECT_EQ(
+      OverruledByPlan({"ACCELERATE_GRADIENT_ACCUMULATION_STEPS=4"}, LaunchConfig{}, round), "");
+}
+
 TEST(FrameworkVariables, NoAcceleratorOnTheNode_AccelerateIsToldUnlessTheUserSaidSomething) {
   RoundInfo round = Round();
   round.devices.no_accelerator = true;

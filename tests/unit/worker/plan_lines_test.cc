@@ -7,10 +7,13 @@
 namespace ddl {
 namespace {
 
+using ::testing::AllOf;
+using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 using ::testing::SizeIs;
 using ::testing::StartsWith;
 
@@ -32,14 +35,14 @@ std::vector<std::string> Texts(const std::vector<PlanLine>& lines) {
 }
 
 TEST(PlanLines, FirstRound_SaysThePlan) {
-  PlanLines lines;
+  PlanLines lines{{}};
   EXPECT_THAT(
       Texts(lines.OnStart(Start(1, 4, 4))),
       ElementsAre(StartsWith("plan: global batch 48 = micro 4 x accumulation 3 x world 4")));
 }
 
 TEST(PlanLines, WorldChanges_SaysWhatMovedAndWhatWasHeld) {
-  PlanLines lines;
+  PlanLines lines{{}};
   lines.OnStart(Start(1, 4, 4));
   EXPECT_THAT(Texts(lines.OnStart(Start(2, 3, 4))),
               ElementsAre(StartsWith("plan: global batch 48 = micro 4 x accumulation 4 x world 3"),
@@ -49,7 +52,7 @@ TEST(PlanLines, WorldChanges_SaysWhatMovedAndWhatWasHeld) {
 }
 
 TEST(PlanLines, ActualGlobalBatchIsAnother_IsLoud) {
-  PlanLines lines;
+  PlanLines lines{{}};
   core::RoundStart start = Start(1, 3, 4);
   start.plan_request.global_batch_size = 50;
   const auto said = Texts(lines.OnStart(start));
@@ -58,7 +61,7 @@ TEST(PlanLines, ActualGlobalBatchIsAnother_IsLoud) {
 }
 
 TEST(PlanLines, ProgramsPlan_IsSaidOnceAndComparedWithItsOwnKind) {
-  PlanLines lines;
+  PlanLines lines{{}};
   core::RoundStart start;
   start.round = 1;
   EXPECT_THAT(lines.OnStart(start), IsEmpty());
@@ -74,21 +77,58 @@ TEST(PlanLines, ProgramsPlan_IsSaidOnceAndComparedWithItsOwnKind) {
 }
 
 TEST(PlanLines, LaunchersPlanThatTheProgramAddsNothingTo_IsSaidOnce) {
-  PlanLines lines;
+  PlanLines lines{{}};
   lines.OnStart(Start(1, 4, 4));
   EXPECT_THAT(lines.OnAgreed({1, Start(1, 4, 4).plan, "", {}}), IsEmpty());
 }
 
 TEST(PlanLines, ProgramAddsToTheLaunchersPlan_SaysSo) {
-  PlanLines lines;
+  PlanLines lines{{}};
   lines.OnStart(Start(1, 4, 4));
   core::PlanReply reply{1, Start(1, 4, 4).plan, "", {}};
   reply.plan->total_samples = 4800;
-  EXPECT_THAT(lines.OnAgreed(reply).front().text, EndsWith("], with what the program adds"));
+  reply.plan->total_steps = 100;
+  reply.plan->learning_rate = 0.1;
+  reply.plan->warmup_samples = 480;
+  reply.plan->warmup_steps = 10;
+  reply.plan->lr_decay = plan::LrDecay::kCosine;
+  EXPECT_THAT(lines.OnAgreed(reply).front().text,
+              EndsWith("], with what the program adds: learning rate 0.1, warm-up 10 steps, 100 "
+                       "steps in all, decay cosine"));
+}
+
+TEST(PlanLines, OutOfMemoryLeavesAPoorSplit_IsSaidInTheSameRound) {
+  PlanLines lines{{}};
+  core::RoundStart start;
+  start.round = 1;
+  start.plan_request.global_batch_size = 31;
+  start.plan = plan::Solve(start.plan_request, 1).value();
+  lines.OnStart(start);
+  const plan::Lowered lowered = plan::Lower(start.plan_request, *start.plan).value();
+  core::PlanChanged changed;
+  changed.round = 1;
+  changed.revision = 1;
+  changed.plan = lowered.plan;
+  changed.plan_request = lowered.request;
+  EXPECT_THAT(Texts(lines.OnChanged(changed)),
+              Contains(AllOf(StartsWith("! "), HasSubstr("would train faster"))));
+}
+
+TEST(PlanLines, UnevenShares_AreSaidOnceForProgramsWithoutTheSdk) {
+  PlanLines lines{{}};
+  core::RoundStart start;
+  start.round = 1;
+  start.plan_request.global_batch_size = 48;
+  start.plan_request.batch_policy = plan::BatchPolicy::kExact;
+  start.plan = plan::Solve(start.plan_request, 5).value();
+  const auto said = AllOf(StartsWith("! "), HasSubstr("DDL_RANK_BATCH_SIZE"));
+  EXPECT_THAT(Texts(lines.OnStart(start)), Contains(said));
+  start.round = 2;
+  EXPECT_THAT(Texts(lines.OnStart(start)), Not(Contains(said)));
 }
 
 TEST(PlanLines, OutOfMemory_IsLoudOnceAndTheNextRoundDiffersFromIt) {
-  PlanLines lines;
+  PlanLines lines{{}};
   lines.OnStart(Start(1, 4, 4));
   core::PlanChanged changed;
   changed.round = 1;
