@@ -3,9 +3,9 @@
 
 #include <csignal>
 
+#include "agent/base/device_memory.h"
 #include "launcher/exit_code.h"
 #include "launcher/failures/failure_account.h"
-#include "launcher/failures/out_of_memory.h"
 
 namespace ddl {
 
@@ -28,20 +28,21 @@ core::WorkerFailure ToFailure(const WorkerExit& exit, const std::string& host) {
 }
 
 void MarkOutOfMemory(const std::set<std::int32_t>& exit_codes,
-                     const std::optional<DeviceMemory>& reported, core::WorkerFailure& failure) {
+                     const std::optional<MemoryReport>& reported, core::WorkerFailure& failure) {
   failure.out_of_memory =
       reported.has_value() ||
       EndedOutOfMemory({failure.exit_code, failure.term_signal, failure.error_text}, exit_codes);
   if (failure.out_of_memory) {
     failure.blames_peer = false;
+    failure.micro_batch_size = reported.value_or(MemoryReport()).micro_batch_size;
   }
   // The out-of-memory killer's hint stays.
   const bool is_kill =
       failure.term_signal == SIGKILL || failure.exit_code == kSignalExitBase + SIGKILL;
   if (failure.out_of_memory && (reported.has_value() || !is_kill)) {
-    const bool has_numbers = reported.has_value() && *reported != DeviceMemory();
-    failure.hint =
-        ExplainDeviceMemory(has_numbers ? *reported : ReadDeviceMemory(failure.error_text));
+    const MemoryReport said = reported.value_or(MemoryReport());
+    failure.hint = ExplainDeviceMemory(
+        said.memory != DeviceMemory() ? said.memory : ReadDeviceMemory(failure.error_text));
   }
 }
 

@@ -7,8 +7,8 @@
 #include <set>
 #include <string>
 
-#include "agent/base/device_memory.h"
 #include "agent/core/types.h"
+#include "launcher/failures/out_of_memory.h"
 #include "launcher/round_info.h"
 
 namespace ddl {
@@ -18,7 +18,7 @@ core::WorkerFailure ToFailure(const WorkerExit& exit, const std::string& host);
 // Whether it ended for lack of its device's memory: by what the worker reported, by
 // --oom-exit-codes, or by its last words. Then the hint is about that.
 void MarkOutOfMemory(const std::set<std::int32_t>& exit_codes,
-                     const std::optional<DeviceMemory>& reported, core::WorkerFailure& failure);
+                     const std::optional<MemoryReport>& reported, core::WorkerFailure& failure);
 
 RoundInfo ToRoundInfo(const core::RoundStart& start, const std::string& job_id,
                       const std::string& gateway);

@@ -137,13 +137,17 @@ bool Session::Receive(Instant now, const core::Message& message, SessionActions&
     }
     hello_.last_round = start->round;
     hello_.restart_count = start->restart_count;
-    LearnFrom(start->plan_request);
+    Remember(start->plan, start->plan_request);
     in_round_ = true;
   } else if (const auto* const stop = std::get_if<core::RoundStop>(&message)) {
     hello_.last_round = std::max(hello_.last_round, stop->round);
   } else if (const auto* const changed = std::get_if<core::PlanChanged>(&message)) {
     if (changed->revision > 0 && changed->plan.has_value()) {
-      LearnFrom(changed->plan_request);
+      Remember(changed->plan, changed->plan_request);
+    }
+  } else if (const auto* const reply = std::get_if<core::PlanReply>(&message)) {
+    if (reply->round == hello_.last_round && reply->plan.has_value()) {
+      Remember(reply->plan, reply->plan_request);
     }
   } else if (std::holds_alternative<core::JobDone>(message)) {
     in_round_ = false;
@@ -154,9 +158,14 @@ bool Session::Receive(Instant now, const core::Message& message, SessionActions&
   return true;
 }
 
-void Session::LearnFrom(const plan::Request& request) {
-  hello_.learned_max_micro_batch_size =
-      request.learned_max_micro_batch_size.value_or(hello_.learned_max_micro_batch_size);
+void Session::Remember(const std::optional<plan::Plan>& plan, const plan::Request& request) {
+  if (plan.has_value()) {
+    hello_.last_plan = {request, plan->world_size};
+    return;
+  }
+  // The program has not spoken yet in this round: what it made of the last one is held.
+  hello_.last_plan.request.learned_max_micro_batch_size = request.learned_max_micro_batch_size;
+  hello_.last_plan.request.uneven_micro_steps = request.uneven_micro_steps;
 }
 
 void Session::Welcomed(const core::Welcome& welcome) {

@@ -123,8 +123,8 @@ class Session {
   void SendHeartbeat(Instant now, std::uint32_t master_port, SessionActions& actions);
   // False: the message is not for the node.
   bool Receive(Instant now, const core::Message& message, SessionActions& actions);
-  // The cap on the micro-batch of a job that ran out of memory, for the next Hello.
-  void LearnFrom(const plan::Request& request);
+  // For the next Hello: what the plan was solved from. No plan: what memory taught.
+  void Remember(const std::optional<plan::Plan>& plan, const plan::Request& request);
   void Welcomed(const core::Welcome& welcome);
   void Acknowledged(Instant sent);
   void EndLease(Instant now);

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "agent/base/limits.h"
+#include "agent/core/plan_agreement.h"
 #include "agent/core/wording.h"
 
 namespace ddl::core {
@@ -70,11 +71,10 @@ std::optional<Rejected> CheckNumbers(const AgentConnected& hello) {
         absl::StrCat("host ", hello.host, " says it comes from round ", hello.last_round,
                      ", restart ", hello.restart_count, "; that cannot be")};
   }
-  if (hello.learned_max_micro_batch_size < 0) {
+  if (const absl::Status plan = PlanAgreement::IsPossible(hello.last_plan); !plan.ok()) {
     return Rejected{
         Reason::kInvalid,
-        absl::StrCat("host ", hello.host, " says that a device's memory has room for a ",
-                     "micro-batch of ", hello.learned_max_micro_batch_size, "; that cannot be")};
+        absl::StrCat("host ", hello.host, " comes with a plan that cannot be: ", plan.message())};
   }
   if (hello.node_rank.has_value() &&
       (*hello.node_rank < 0 || *hello.node_rank >= hello.max_nodes)) {
@@ -112,11 +112,23 @@ std::string NodesFlag(const AgentConnected& hello) {
              : absl::StrCat("--nnodes=", hello.min_nodes, ":", hello.max_nodes);
 }
 
+// Of two on one host, which one.
+std::string NameBeside(const AgentConnected& hello, const AgentConnected& other) {
+  if (hello.host != other.host) {
+    return hello.host;
+  }
+  return absl::StrCat(hello.host, " (",
+                      hello.node_rank.has_value() ? absl::StrCat("--node-rank=", *hello.node_rank)
+                                                  : ShortIncarnation(hello.agent.incarnation),
+                      ")");
+}
+
 Rejected Differ(Reason reason, const AgentConnected& first, const std::string& first_value,
                 const AgentConnected& hello, const std::string& value) {
-  return Rejected{reason, absl::StrCat("host ", hello.host, " asks for ", value, ", but job '",
-                                       hello.agent.job_id, "' was started by host ", first.host,
-                                       " with ", first_value, "; start every node with the same")};
+  return Rejected{
+      reason, absl::StrCat("host ", NameBeside(hello, first), " asks for ", value, ", but job '",
+                           hello.agent.job_id, "' was started by host ", NameBeside(first, hello),
+                           " with ", first_value, "; start every node with the same")};
 }
 
 std::string DescribePlan(const plan::Request& request) {

@@ -239,7 +239,8 @@ class Job {
     std::string text;
     std::optional<JobDone> result;  // nothing: another round follows
   };
-  [[nodiscard]] Verdict Judge(const WorkerFailure& failure);
+  // Its hint goes by what is left to do.
+  [[nodiscard]] Verdict Judge(WorkerFailure& failure);
   [[nodiscard]] std::string DescribeAndWhatFollows(const WorkerFailure& failure) const;
   [[nodiscard]] JobDone MakeFailed(const WorkerFailure& failure, std::string words) const;
   void On(Turn& turn, const WorkersSucceeded& succeeded);
@@ -266,8 +267,9 @@ class Job {
   void On(Turn& turn, const OutOfMemory& report);
   void RevisePlan(Turn& turn, const Member& member, const OutOfMemory& report);
   // A worker ended for lack of memory: lowers the micro-batch of the rounds to come,
-  // once in a round. Returns what changes; errors: nothing is left to lower.
-  absl::StatusOr<std::string> LearnFromFailure();
+  // once in a round, and not below what did not fail. Returns what changes; errors:
+  // nothing is left to lower.
+  absl::StatusOr<std::string> LearnFromFailure(const WorkerFailure& failure);
 
   const Options options_;
   const AgentConnected first_;  // the job's terms, and who brought them

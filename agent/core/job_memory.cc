@@ -1,6 +1,8 @@
 // Job, out of device memory: one rank says that its micro-batch was too large, and
 // every member of the round goes on with a smaller one. It comes over the sessions,
 // as the collective that the others sit in cannot carry it.
+#include <algorithm>
+#include <cstdint>
 #include <string>
 #include <utility>
 
@@ -65,11 +67,16 @@ void Job::On(Turn& turn, const OutOfMemory& report) {
 
 void Job::RevisePlan(Turn& turn, const Member& member, const OutOfMemory& report) {
   const auto before = plan_.InForce();
-  if (const absl::Status lowered = plan_.LowerMicroBatch(report.micro_batch_size); !lowered.ok()) {
+  const absl::Status lowered =
+      plan_.LowerMicroBatch(report.micro_batch_size, PlanAgreement::After::kRetry);
+  if (!lowered.ok()) {
     Say(turn, Reason::kOutOfMemory,
         absl::StrCat(Describe(report, member), ": ", lowered.message()));
     Tell(turn, report.agent, Refusal(report, lowered));
     return;
+  }
+  if (!round_->revision.has_value()) {
+    round_->unrevised = before->plan;
   }
   const PlanAgreement::Agreed now = *plan_.InForce();
   PlanChanged changed;
@@ -90,13 +97,24 @@ void Job::RevisePlan(Turn& turn, const Member& member, const OutOfMemory& report
   round_->revision = std::move(changed);
 }
 
-absl::StatusOr<std::string> Job::LearnFromFailure() {
-  if (round_->lesson.empty()) {
-    const auto before = plan_.InForce();
-    DDL_RETURN_IF_ERROR(plan_.LowerMicroBatch(before.has_value() ? before->plan->micro_batch_size
-                                                                 : std::int64_t{1}));
-    round_->lesson = plan::Changes(*before->plan, *plan_.InForce()->plan);
+absl::StatusOr<std::string> Job::LearnFromFailure(const WorkerFailure& failure) {
+  if (!round_->lesson.empty()) {
+    return round_->lesson;
   }
+  const auto in_force = plan_.InForce();
+  const std::int64_t now = in_force.has_value() ? in_force->plan->micro_batch_size : 1;
+  // Where it does not say, it tried what the round started with.
+  const std::int64_t started =
+      round_->unrevised.has_value() ? round_->unrevised->micro_batch_size : now;
+  const std::int64_t failed = failure.micro_batch_size > 0 ? failure.micro_batch_size : started;
+  // A peer's report may have lowered it in this round. That ends a round so only as
+  // often as there is something to lower.
+  const bool is_learnt = round_->unrevised.has_value() && now < failed;
+  if (!is_learnt) {
+    DDL_RETURN_IF_ERROR(plan_.LowerMicroBatch(std::min(failed, now), PlanAgreement::After::kExit));
+  }
+  round_->lesson =
+      plan::Changes(round_->unrevised.value_or(*in_force->plan), *plan_.InForce()->plan);
   return round_->lesson;
 }
 

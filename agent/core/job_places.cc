@@ -184,9 +184,7 @@ void Job::BeginSurvival(Turn& turn, Agent& agent) {
   if (forming || state_ == State::kGathering) {
     restart_count_ =
         std::max(restart_count_, std::min(agent.hello.restart_count, first_.max_restarts));
-    if (agent.hello.learned_max_micro_batch_size > 0) {
-      plan_.Learn(agent.hello.learned_max_micro_batch_size);
-    }
+    plan_.Recover(agent.hello.last_plan, agent.hello.last_round);
   }
   if (!recovering_) {
     recovering_ = true;

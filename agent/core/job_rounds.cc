@@ -3,7 +3,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "agent/base/check.h"
+#include "agent/base/device_memory.h"
 #include "agent/core/job.h"
 #include "agent/core/wording.h"
 
@@ -80,17 +82,20 @@ void Job::NoteFurtherFailure(Turn& turn, const AgentRef& from, WorkerFailure fai
   stopping.message.root_cause = std::move(failure);
 }
 
-Job::Verdict Job::Judge(const WorkerFailure& failure) {
+Job::Verdict Job::Judge(WorkerFailure& failure) {
   Verdict verdict{Reason::kWorkerFailed, "", std::nullopt};
   std::string words = DescribeAndWhatFollows(failure);
   if (failure.out_of_memory) {
-    const absl::StatusOr<std::string> lesson = LearnFromFailure();
+    const absl::StatusOr<std::string> lesson = LearnFromFailure(failure);
     if (lesson.ok()) {
       return {Reason::kOutOfMemory,
               absl::StrCat(Describe(failure), " for lack of device memory; the next round: ",
                            *lesson, "; this costs no restart"),
               std::nullopt};
     }
+    // The micro-batch is no way out any more.
+    failure.hint =
+        absl::StrReplaceAll(failure.hint, {{DeviceMemoryHints(true), DeviceMemoryHints(false)}});
     const std::string why =
         absl::StrCat("; it ran out of device memory: ", lesson.status().message());
     if (plan_.InForce().has_value()) {  // and no restart would make the same batch fit

@@ -85,7 +85,8 @@ void Job::On(Turn& turn, const PlanProposed& proposed) {
   if (member == nullptr) {
     return;
   }
-  const auto answer = plan_.Propose(member->host, proposed.request);
+  const auto answer = plan_.Propose(
+      absl::StrCat(member->host, " (node rank ", member->node_rank, ")"), proposed.request);
   if (answer.ok()) {
     Tell(turn, proposed.agent, PlanReply{proposed.round, *answer, "", plan_.InForce()->request});
     return;

@@ -54,6 +54,7 @@ struct Round {
   PlanAgreement::Agreed agreed;         // the plan it started with
   std::string lesson;                   // what a worker that ran out of memory changes for the next
   std::optional<PlanChanged> revision;  // the last that replaced it
+  std::optional<plan::Plan> unrevised;  // the plan in force before the first
   std::vector<Member> members;          // by node rank
 
   std::int64_t persist_sequence = 0;  // forming: the StoreDone that starts it

@@ -78,7 +78,17 @@ struct WorkerFailure {
   bool blames_peer = false;    // by its own words, another failed before it
   std::string hint;            // what usually is behind it; may be empty
   bool out_of_memory = false;  // of its device: a smaller micro-batch may help
+  // With out_of_memory: what was too large; 0: not known.
+  std::int64_t micro_batch_size = 0;
   friend bool operator==(const WorkerFailure&, const WorkerFailure&) = default;
+};
+
+// What the last plan that an agent was told of was solved from: with the global batch
+// that is held, and what memory taught.
+struct LastPlan {
+  plan::Request request;
+  std::int64_t world_size = 0;  // 0: it knows of no plan; of the request, the lessons count
+  friend bool operator==(const LastPlan&, const LastPlan&) = default;
 };
 
 // ---- events ---------------------------------------------------------------
@@ -104,8 +114,8 @@ struct AgentConnected {
   // coordinator that was restarted learns from it what must not repeat.
   std::int64_t last_round = 0;
   std::int32_t restart_count = 0;
-  // The cap that a device's memory set in that round; 0: none did.
-  std::int64_t learned_max_micro_batch_size = 0;
+  // What a coordinator that was restarted holds on to.
+  LastPlan last_plan;
 };
 // Any message at all; `master_port` is non-zero when it changed.
 struct AgentHeard {

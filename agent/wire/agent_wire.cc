@@ -59,7 +59,8 @@ struct ToAgentMessage {
     hello.set_master_port(event.master_port);
     hello.set_last_round(event.last_round);
     hello.set_restart_count(event.restart_count);
-    hello.set_learned_max_micro_batch_size(event.learned_max_micro_batch_size);
+    *hello.mutable_last_plan_request() = ToWire(event.last_plan.request);
+    hello.set_last_plan_world_size(event.last_plan.world_size);
     hello.mutable_worker_ports()->Assign(event.worker_ports.begin(), event.worker_ports.end());
   }
   void operator()(const core::AgentHeard& event) const {
@@ -175,7 +176,7 @@ absl::StatusOr<core::AgentConnected> HelloFromWire(const AgentMessage& message) 
   event.master_port = hello.master_port();
   event.last_round = hello.last_round();
   event.restart_count = hello.restart_count();
-  event.learned_max_micro_batch_size = hello.learned_max_micro_batch_size();
+  event.last_plan = {FromWire(hello.last_plan_request()), hello.last_plan_world_size()};
   if (hello.worker_ports_size() > limits::kMaxWorkersPerNode) {
     return absl::InvalidArgumentError(absl::StrCat("worker_ports has ", hello.worker_ports_size(),
                                                    " entries; the limit is ",

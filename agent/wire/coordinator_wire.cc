@@ -228,8 +228,9 @@ absl::StatusOr<core::Message> PlanReplyFromWire(const ddlaunch::v1::PlanReply& r
   out.round = reply.round();
   out.error = reply.error();
   if (reply.has_plan()) {
-    DDL_ASSIGN_OR_RETURN(out.plan, CheckedPlan(reply.plan()));
     out.plan_request = FromWire(reply.plan_request());
+    DDL_ASSIGN_OR_RETURN(out.plan,
+                         SolvedPlan(reply.plan(), out.plan_request, reply.plan().world_size()));
   }
   return out;
 }

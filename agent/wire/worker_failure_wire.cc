@@ -22,6 +22,7 @@ ddlaunch::v1::WorkerFailure FailureToWire(const core::WorkerFailure& failure) {
   out.set_blames_peer(failure.blames_peer);
   out.set_hint(failure.hint);
   out.set_out_of_memory(failure.out_of_memory);
+  out.set_micro_batch_size(failure.micro_batch_size);
   return out;
 }
 
@@ -43,6 +44,7 @@ absl::StatusOr<core::WorkerFailure> FailureFromWire(const ddlaunch::v1::WorkerFa
   out.blames_peer = failure.blames_peer();
   out.hint = failure.hint();
   out.out_of_memory = failure.out_of_memory();
+  out.micro_batch_size = failure.micro_batch_size();
   return out;
 }
 

@@ -8,9 +8,16 @@
 #include <set>
 #include <string_view>
 
+#include "agent/base/device_memory.h"
 #include "launcher/failures/failure_hint.h"
 
 namespace ddl {
+
+// What a worker that ran out of device memory, and cannot go on, said of it.
+struct MemoryReport {
+  DeviceMemory memory;
+  std::int64_t micro_batch_size = 0;  // that was too large; 0: not known
+};
 
 // The exception at the end of `text` is one; where there is none, the words stand in
 // its last few lines. What was said before that, the program has survived.

@@ -228,7 +228,7 @@ std::optional<Instant> Gateway::deadline() const {
 std::optional<std::string> Gateway::open_group(std::int32_t local_rank) const {
   return impl_->open_group(local_rank);
 }
-std::optional<DeviceMemory> Gateway::out_of_memory(std::int32_t local_rank) const {
+std::optional<MemoryReport> Gateway::out_of_memory(std::int32_t local_rank) const {
   return impl_->out_of_memory(local_rank);
 }
 std::optional<Gateway::Progress> Gateway::progress(std::int32_t local_rank) const {

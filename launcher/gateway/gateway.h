@@ -18,8 +18,8 @@
 
 #include "absl/status/statusor.h"
 #include "agent/base/clock.h"
-#include "agent/base/device_memory.h"
 #include "agent/core/types.h"
+#include "launcher/failures/out_of_memory.h"
 
 namespace ddl {
 
@@ -76,8 +76,8 @@ class Gateway {
   [[nodiscard]] std::optional<std::string> open_group(std::int32_t local_rank) const;
 
   // A worker that said, in the last round, that it ran out of device memory and could
-  // not go on: what it said of the memory. Nothing: it has not.
-  [[nodiscard]] std::optional<DeviceMemory> out_of_memory(std::int32_t local_rank) const;
+  // not go on: what it said. Nothing: it has not.
+  [[nodiscard]] std::optional<MemoryReport> out_of_memory(std::int32_t local_rank) const;
 
  private:
   class Impl;

@@ -57,7 +57,7 @@ class Gateway::Impl {
                                                           : std::optional(*it->second.begin());
   }
 
-  [[nodiscard]] std::optional<DeviceMemory> out_of_memory(std::int32_t local_rank) const {
+  [[nodiscard]] std::optional<MemoryReport> out_of_memory(std::int32_t local_rank) const {
     const auto it = out_of_memory_.find(local_rank);
     return it == out_of_memory_.end() ? std::nullopt : std::optional(it->second);
   }
@@ -123,7 +123,7 @@ class Gateway::Impl {
   std::vector<Call> watchers_;                 // WatchPlan, one a local rank
   // What workers that cannot go on said of their device's memory, by local rank. Kept
   // until the next round: they end when this one is over, or after.
-  std::map<std::int32_t, DeviceMemory> out_of_memory_;
+  std::map<std::int32_t, MemoryReport> out_of_memory_;
   std::map<std::int32_t, Progress> progress_;
   std::map<std::int32_t, std::set<std::string>> open_groups_;  // by local rank
 };

@@ -1,5 +1,7 @@
 // Out of memory at the gateway: a worker's report goes to the coordinator, whose
 // answer is a revision of the plan for every worker that waits for one.
+#include <algorithm>
+#include <cstdint>
 #include <string>
 #include <utility>
 #include <variant>
@@ -15,12 +17,11 @@
 namespace ddl {
 namespace {
 
-using ddlaunch::v1::MemoryReport;
 using ddlaunch::v1::PlanRevision;
 using ddlaunch::v1::ReportOutOfMemoryRequest;
 
 absl::Status CheckReport(const ReportOutOfMemoryRequest& report) {
-  const MemoryReport& memory = report.memory();
+  const ddlaunch::v1::MemoryReport& memory = report.memory();
   for (const std::int64_t bytes :
        {memory.asked_bytes(), memory.in_use_bytes(), memory.reserved_bytes(), memory.free_bytes(),
         memory.total_bytes()}) {
@@ -40,7 +41,7 @@ absl::Status CheckReport(const ReportOutOfMemoryRequest& report) {
 }
 
 // Its numbers, else those in the error's own words.
-DeviceMemory MemoryOf(const MemoryReport& report) {
+DeviceMemory MemoryOf(const ddlaunch::v1::MemoryReport& report) {
   const DeviceMemory memory{report.asked_bytes(), report.in_use_bytes(), report.reserved_bytes(),
                             report.free_bytes(), report.total_bytes()};
   return memory == DeviceMemory() ? ReadDeviceMemory(report.text()) : memory;
@@ -77,7 +78,8 @@ void Gateway::Impl::Handle(const Call& call, const ReportOutOfMemoryExchange& bo
   if (!status.ok() || report.exiting()) {
     if (status.ok()) {
       // Only so: one whose report is refused may find another way to go on.
-      out_of_memory_[report.local_rank()] = MemoryOf(report.memory());
+      out_of_memory_[report.local_rank()] = {MemoryOf(report.memory()),
+                                             std::max<std::int64_t>(report.micro_batch_size(), 0)};
     }
     call.Finish(status);
     return;

@@ -173,8 +173,10 @@ class OutOfMemoryTest(PlanTest):
                               "--oom-exit-codes=77")
         self.assertEqual(job.returncode, 77, job.stderr)
         self.assertEqual(self.splits(), [(16, 8, 1), (16, 4, 2)])
+        cause = job.stderr[job.stderr.index("Root Cause"):]
         self.assertIn("--min-micro-batch-size=4", job.stderr)
-        self.assertIn("mixed precision", job.stderr)
+        self.assertIn("mixed precision", cause)
+        self.assertNotIn("--max-micro-batch-size", cause)
 
     def test_without_a_plan_it_is_a_failure_that_says_what_would_help(self):
         job = self.launch_out(f'echo "{WORDS}" >&2; exit 1', 1)

@@ -1,5 +1,6 @@
 """A standing coordinator and its agents: killed, frozen, and back again."""
 
+import pathlib
 import re
 import signal
 import unittest
@@ -88,6 +89,27 @@ echo "$MASTER_PORT" >> "$1/ports"
         self.be_done("done-j")
         self.assert_success(jobs)
         self.assertEqual({one.restarts for one in self.told()}, {0})
+
+    def test_killed_with_a_node_the_global_batch_and_the_rate_are_held(self):
+        program = self.script("plan.sh", """
+echo "$DDL_ROUND $DDL_GLOBAL_BATCH_SIZE $DDL_MICRO_BATCH_SIZE $DDL_GRAD_ACCUM_STEPS \
+$DDL_LEARNING_RATE $DDL_WARMUP_SAMPLES" >> "$1/plans"
+""" + UNTIL_DONE)
+        flags = ("--nproc-per-node=2", "--micro-batch-size=8", "--lr-scaling=linear",
+                 "--base-lr=0.1", "--base-batch-size=32", "--warmup-steps=10")
+        jobs = [self.start_agent("1:2", *flags, program=program) for _ in range(2)]
+        first = self.wait_for_world(4)
+        self.coordinator.process.kill()
+        self.coordinator.wait()
+        jobs.pop().process.kill()
+        self.start_coordinator(f"127.0.0.1:{self.port}")
+        second = self.wait_for_world(2, later_than=first)
+        self.be_done("done-j")
+        self.assert_success(jobs)
+        plans = pathlib.Path(self.path("plans")).read_text().splitlines()
+        self.assertEqual(set(plans),
+                         {f"{first} 32 8 1 0.1 320", f"{second} 32 8 2 0.1 320"})
+        self.assertIn("accumulation 1 -> 2; global batch 32", jobs[0].stderr)
 
     def test_killed_and_gone_agents_stop_their_workers_and_say_why(self):
         jobs = [self.start_agent(), self.start_agent()]

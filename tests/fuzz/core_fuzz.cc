@@ -345,9 +345,12 @@ AgentConnected Play::AnyHello() {
       hello.last_round = data_.ConsumeBool() ? AnyNumber<std::int64_t>()
                                              : data_.ConsumeIntegralInRange<std::int64_t>(1, 9);
       hello.restart_count = data_.ConsumeBool() ? AnyNumber<std::int32_t>() : 1;
-      hello.learned_max_micro_batch_size = data_.ConsumeBool()
-                                               ? AnyNumber<std::int64_t>()
-                                               : data_.ConsumeIntegralInRange<std::int64_t>(0, 8);
+      hello.last_plan = {AnyPlan(), data_.ConsumeBool()
+                                        ? AnyNumber<std::int64_t>()
+                                        : data_.ConsumeIntegralInRange<std::int64_t>(0, 8)};
+      hello.last_plan.request.learned_max_micro_batch_size =
+          data_.ConsumeBool() ? AnyNumber<std::int64_t>()
+                              : data_.ConsumeIntegralInRange<std::int64_t>(0, 8);
       break;
     case 10:
       hello.worker_ports.assign(data_.ConsumeIntegralInRange<std::size_t>(0, 3),

@@ -52,6 +52,9 @@ plan::Request ParsePlan(const std::map<std::string, std::string>& values) {
   if (values.contains("batch")) {
     request.global_batch_size = Number(values, "batch", 0);
   }
+  if (values.contains("micro")) {
+    request.micro_batch_size = Number(values, "micro", 0);
+  }
   if (values.contains("floor")) {
     request.min_micro_batch_size = Number(values, "floor", 0);
   }
@@ -170,7 +173,13 @@ AgentConnected Transcript::MakeHello(const Command& command) const {
   hello.plan = ParsePlan(values);
   hello.last_round = Number(values, "round", 0);
   hello.restart_count = Number32(values, "count", 0);
-  hello.learned_max_micro_batch_size = Number(values, "learned", 0);
+  hello.last_plan.world_size = Number(values, "world", 0);
+  if (values.contains("held")) {
+    hello.last_plan.request.global_batch_size = Number(values, "held", 0);
+  }
+  if (values.contains("learned")) {
+    hello.last_plan.request.learned_max_micro_batch_size = Number(values, "learned", 0);
+  }
   if (const std::int32_t first = Number32(values, "workerport", 0); first != 0) {
     for (std::int32_t i = 0; i < hello.nproc; ++i) {
       hello.worker_ports.push_back(static_cast<std::uint32_t>(first + i));

@@ -490,11 +490,12 @@ TEST(Gateway, WorkerThatExitsForLackOfMemory_IsRememberedWithItsNumbers) {
   LoneGateway lone;
   const auto stub = lone.NewStub();
   auto call = std::async(std::launch::async,
-                         [&] { return ReportOutOfMemory(*stub, 1, 0, /*exiting=*/true); });
+                         [&] { return ReportOutOfMemory(*stub, 1, 16, /*exiting=*/true); });
   lone.Answer(call);
   EXPECT_TRUE(call.get().first.ok());
   ASSERT_TRUE(lone.gateway().out_of_memory(1).has_value());
-  EXPECT_EQ(lone.gateway().out_of_memory(1)->asked_bytes, std::int64_t{2} << 30U);
+  EXPECT_EQ(lone.gateway().out_of_memory(1)->memory.asked_bytes, std::int64_t{2} << 30U);
+  EXPECT_EQ(lone.gateway().out_of_memory(1)->micro_batch_size, 16);
   EXPECT_TRUE(lone.sent().empty()) << "its end will say it";
   lone.gateway().EndRound("over");
   EXPECT_TRUE(lone.gateway().out_of_memory(1).has_value()) << "it may end after the round";

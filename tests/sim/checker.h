@@ -79,6 +79,7 @@ class Checker {
     std::optional<plan::Plan> in_force;
     plan::Request in_force_request;
     std::int32_t revision = 0;
+    std::int64_t unrevised_micro = 0;  // before the first revision
     // Whether lack of memory is why the round stops, and a smaller micro-batch is left.
     bool stops_for_memory = false;
     bool learnt = false;  // in this round

@@ -93,6 +93,9 @@ void Checker::CheckRevision(const Step& step, Job& job, const core::PlanChanged&
       Fail(absl::StrCat(Name(node), " is not told of the plan's revision"));
     }
   }
+  if (job.revision == 0) {
+    job.unrevised_micro = job.in_force->micro_batch_size;
+  }
   job.revision = changed.revision;
   job.in_force = changed.plan;
   job.in_force_request = changed.plan_request;
@@ -109,6 +112,11 @@ void Checker::NoteMemoryFailure(Job& job) {
   if (!job.cause->out_of_memory || !job.in_force.has_value()) {
     return;
   }
+  const std::int64_t now = job.in_force->micro_batch_size;
+  const std::int64_t started = job.revision > 0 ? job.unrevised_micro : now;
+  const std::int64_t failed =
+      job.cause->micro_batch_size > 0 ? job.cause->micro_batch_size : started;
+  job.learnt = job.learnt || (job.revision > 0 && now < failed);
   const auto lowered = plan::Lower(job.in_force_request, *job.in_force);
   job.stops_for_memory = job.learnt || lowered.ok();
   if (!job.learnt && lowered.ok()) {

@@ -520,6 +520,9 @@ void Node::NoticeFailure() {
     failure.rank = node_rank_;
     failure.exit_code = 1 + static_cast<std::int32_t>(where_.id % 250);
     failure.out_of_memory = out_of_memory_;
+    if (out_of_memory_ && world_.dice().Chance(50)) {
+      failure.micro_batch_size = micro_;
+    }
     failure.blames_peer = !out_of_memory_ && world_.dice().Chance(50);
     // What was written to a file lies back longer than what is known by the exit.
     const Duration age = world_.dice().Chance(50) ? Duration::zero() : world_.dice().Ms(0, 3'000);

@@ -226,28 +226,53 @@ TEST_F(SessionTest, NextHello_SaysWhatPassedThrough) {
   EXPECT_EQ(open->hello.master_port, 10);
 }
 
-TEST_F(SessionTest, NextHello_SaysWhatCapMemoryTaught) {
+TEST_F(SessionTest, NextHello_SaysWhatTheLastPlanWasSolvedFrom) {
   Connect();
+  const auto next_hello = [this] {
+    End(absl::UnavailableError("reset"));
+    Wait({});
+    const core::LastPlan last = Found<OpenStream>()->hello.last_plan;
+    attempt_ = Found<OpenStream>()->attempt;
+    Connect();
+    return last;
+  };
+  const auto plan_of = [](std::int64_t world) {
+    plan::Plan plan;
+    plan.world_size = world;
+    return plan;
+  };
   core::RoundStart start = SomeStart();
-  start.plan_request.max_micro_batch_size = 8;
   Hear(start);
-  End(absl::UnavailableError("reset"));
-  Wait({});
-  EXPECT_EQ(Found<OpenStream>()->hello.learned_max_micro_batch_size, 0) << "the user's own cap";
-  attempt_ = Found<OpenStream>()->attempt;
-  Connect();
-  start.round = kRound + 1;
+  EXPECT_EQ(next_hello(), core::LastPlan()) << "no plan yet";
+  core::PlanReply reply;
+  reply.round = start.round;
+  reply.plan = plan_of(4);
+  reply.plan_request.micro_batch_size = 8;
+  Hear(reply);
+  EXPECT_EQ(next_hello(), (core::LastPlan{reply.plan_request, 4}));
+  reply.round += 1;
+  reply.plan = plan_of(2);
+  Hear(reply);
+  EXPECT_EQ(next_hello().world_size, 4) << "of another round";
+  // The program has not asked yet in this round: what it had is held.
+  start.round += 1;
   start.plan_request.learned_max_micro_batch_size = 4;
   Hear(start);
+  core::LastPlan last = next_hello();
+  EXPECT_EQ(last.world_size, 4);
+  EXPECT_EQ(last.request.micro_batch_size, 8);
+  EXPECT_EQ(last.request.learned_max_micro_batch_size, 4);
   core::PlanChanged changed;
-  changed.round = kRound + 1;
+  changed.round = start.round;
   changed.revision = 1;
-  changed.plan.emplace();
-  changed.plan_request.learned_max_micro_batch_size = 2;
+  changed.plan = plan_of(3);
+  changed.plan_request.uneven_micro_steps = true;
   Hear(changed);
-  End(absl::UnavailableError("reset"));
-  Wait({});
-  EXPECT_EQ(Found<OpenStream>()->hello.learned_max_micro_batch_size, 2);
+  EXPECT_EQ(next_hello(), (core::LastPlan{changed.plan_request, 3}));
+  start.round += 1;
+  start.plan = plan_of(5);
+  Hear(start);
+  EXPECT_EQ(next_hello(), (core::LastPlan{start.plan_request, 5}));
 }
 
 TEST_F(SessionTest, Rejected_IsFinalAndEndsTheLease) {

@@ -113,5 +113,20 @@ TEST(CheckAgrees, OtherTermsOrPlan_NameBothValuesAndHosts) {
   EXPECT_NE(refused->text.find(plan::Describe(other.plan)), std::string::npos) << refused->text;
 }
 
+TEST(CheckAgrees, TwoOnOneHost_AreToldApart) {
+  AgentConnected first = GoodHello();
+  first.host = "alpha";
+  first.node_rank = 0;
+  AgentConnected second = first;
+  second.node_rank = 1;
+  second.plan.global_batch_size = 48;
+  const auto refused = CheckAgrees(first, second);
+  ASSERT_TRUE(refused.has_value());
+  EXPECT_NE(refused->text.find("host alpha (--node-rank=1) asks"), std::string::npos)
+      << refused->text;
+  EXPECT_NE(refused->text.find("by host alpha (--node-rank=0)"), std::string::npos)
+      << refused->text;
+}
+
 }  // namespace
 }  // namespace ddl::core

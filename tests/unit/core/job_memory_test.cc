@@ -1,4 +1,5 @@
 // Out of device memory in a round: every member goes on with a smaller micro-batch.
+#include "agent/base/device_memory.h"
 #include "tests/unit/core/harness.h"
 
 namespace ddl::core {
@@ -123,7 +124,7 @@ TEST_F(JobMemory, CoordinatorRestarted_LearnsTheCapFromItsAgents) {
   AgentConnected hello = Hello("a", 1);
   hello.plan.micro_batch_size = 8;
   hello.last_round = 3;
-  hello.learned_max_micro_batch_size = 2;
+  hello.last_plan.request.learned_max_micro_batch_size = 2;
   Connect(hello);
   Stopped("a", 3);
   PassAlive(10 * kSecond, {"a"});
@@ -132,13 +133,39 @@ TEST_F(JobMemory, CoordinatorRestarted_LearnsTheCapFromItsAgents) {
   EXPECT_EQ(Told<RoundStart>("a")->plan->global_batch_size, 16);
 }
 
+TEST_F(JobMemory, CoordinatorRestarted_HoldsTheGlobalBatchOfTheRoundBefore) {
+  AgentConnected hello = Hello("a", 2);
+  hello.min_nodes = 1;
+  hello.max_nodes = 2;
+  hello.plan.micro_batch_size = 8;
+  hello.last_round = 3;
+  hello.last_plan = {hello.plan, 4};
+  Connect(hello);
+  Stopped("a", 3);
+  PassAlive(10 * kSecond, {"a"});
+  ASSERT_TRUE(Told<RoundStart>("a").has_value());
+  EXPECT_EQ(Told<RoundStart>("a")->plan->global_batch_size, 32);
+  EXPECT_EQ(Told<RoundStart>("a")->plan->grad_accum_steps, 2);
+}
+
+TEST_F(JobMemory, CoordinatorRestarted_APlanThatCannotBeIsRefused) {
+  AgentConnected hello = Hello("a", 1);
+  hello.last_round = 3;
+  hello.last_plan.world_size = 4;
+  Connect(hello);
+  ASSERT_TRUE(Told<Rejected>("a").has_value());
+  EXPECT_EQ(Told<Rejected>("a")->reason, Reason::kInvalid);
+}
+
 // ---- programs that do not report: a worker ends for lack of memory ------------------
 
 class JobMemoryRestart : public JobMemory {
  protected:
   void FailOutOfMemory(const std::string& name, std::int64_t round, std::int32_t exit_code = 1,
-                       Duration age = {}) {
+                       Duration age = {}, std::int64_t micro = 0) {
     WorkerFailure failure;
+    failure.micro_batch_size = micro;
+    failure.hint = DeviceMemoryHints();
     failure.rank = name == "a" ? 0 : 2;
     failure.exit_code = exit_code;
     failure.out_of_memory = true;
@@ -220,6 +247,59 @@ TEST_F(JobMemoryRestart, DownToTheFloor_IsThenAnOrdinaryFailureWithWords) {
   EXPECT_EQ(Told<JobDone>("a")->restart_count, 0);
   EXPECT_NE(Told<JobDone>("a")->text.find("--min-micro-batch-size=2"), std::string::npos)
       << Told<JobDone>("a")->text;
+  EXPECT_EQ(Told<JobDone>("a")->root_cause->hint, DeviceMemoryHints(false))
+      << "no smaller micro-batch is left to try";
+}
+
+TEST_F(JobMemoryRestart, RightAfterAPeersRevision_IsNoSecondLesson) {
+  Start();
+  Report("a", 0, 8);
+  ASSERT_EQ(Told<PlanChanged>("b")->plan->micro_batch_size, 4);
+  FailOutOfMemory("b", 1);
+  EXPECT_EQ(Told<RoundStop>("a")->reason, Reason::kOutOfMemory);
+  EXPECT_NE(Told<RoundStop>("a")->text.find("micro-batch 8 -> 4"), std::string::npos)
+      << Told<RoundStop>("a")->text;
+  StopAll(1);
+  EXPECT_EQ(Told<RoundStart>("a")->plan->micro_batch_size, 4) << "which was never tried";
+  // Now it is: the revision before it counts no more.
+  FailOutOfMemory("b", 2);
+  StopAll(2);
+  EXPECT_EQ(Told<RoundStart>("a")->plan->micro_batch_size, 2);
+}
+
+TEST_F(JobMemoryRestart, SaysWhatFailedAfterAPeersRevision_IsNoSecondLesson) {
+  Start();
+  Report("a", 0, 8);
+  FailOutOfMemory("b", 1, 1, {}, 8);
+  StopAll(1);
+  EXPECT_EQ(Told<RoundStart>("a")->plan->micro_batch_size, 4);
+}
+
+TEST_F(JobMemoryRestart, TheRevisedMicroBatchFailsToo_IsAnotherLesson) {
+  Start();
+  Report("a", 0, 8);
+  FailOutOfMemory("b", 1, 1, {}, 4);
+  StopAll(1);
+  EXPECT_EQ(Told<RoundStart>("a")->plan->micro_batch_size, 2);
+}
+
+TEST_F(JobMemoryRestart, FailedMicroBatchAboveThePlan_StillLowersIt) {
+  Start();  // else a program that heeds no plan would restart for ever
+  FailOutOfMemory("b", 1, 1, {}, 1000);
+  StopAll(1);
+  EXPECT_EQ(Told<RoundStart>("a")->plan->micro_batch_size, 4);
+}
+
+TEST_F(JobMemoryRestart, PeerThatHangsAfterARevision_IsAnOrdinaryFailure) {
+  Start();
+  Report("a", 0, 8);
+  WorkerFailure late;
+  late.rank = 0;
+  late.exit_code = 1;
+  late.blames_peer = true;
+  Give(WorkerFailed{Ref("a"), 1, late, {}});
+  EXPECT_EQ(Told<RoundStop>("b")->reason, Reason::kWorkerFailed);
+  EXPECT_FALSE(Told<RoundStop>("b")->will_restart) << "it is charged, and no restart is left";
 }
 
 TEST_F(JobMemoryRestart, AtTheFloorWithRestartsLeft_TheJobEnds) {

@@ -9,6 +9,8 @@ namespace ddl::core {
 namespace {
 
 constexpr auto kFail = plan::BatchPolicy::kFail;
+constexpr auto kExit = PlanAgreement::After::kExit;
+constexpr auto kRetry = PlanAgreement::After::kRetry;
 
 plan::Request Micro(std::int64_t micro) {
   plan::Request request;
@@ -129,7 +131,7 @@ std::string Batch(const plan::Plan& plan) {
 TEST(PlanAgreement, OutOfMemory_MicroHalvesAndTheGlobalBatchIsHeld) {
   PlanAgreement agreement(Micro(8), kFail);
   agreement.RoundStarted(*agreement.ForWorld(4), 4);
-  ASSERT_TRUE(agreement.LowerMicroBatch(8).ok());
+  ASSERT_TRUE(agreement.LowerMicroBatch(8, kExit).ok());
   const auto now = agreement.InForce();
   ASSERT_TRUE(now.has_value());
   EXPECT_EQ(Batch(*now->plan), "32 = 4 x 2 x 4");
@@ -140,7 +142,7 @@ TEST(PlanAgreement, OutOfMemory_MicroHalvesAndTheGlobalBatchIsHeld) {
 TEST(PlanAgreement, OutOfMemory_TheLessonHoldsInLaterRoundsAndWorlds) {
   PlanAgreement agreement(Global(48), kFail);
   agreement.RoundStarted(*agreement.ForWorld(4), 4);
-  ASSERT_TRUE(agreement.LowerMicroBatch(12).ok());
+  ASSERT_TRUE(agreement.LowerMicroBatch(12, kExit).ok());
   const auto same = agreement.ForWorld(4);
   ASSERT_TRUE(same.ok()) << same.status();
   EXPECT_EQ(Batch(*same->plan), "48 = 6 x 2 x 4");
@@ -157,9 +159,9 @@ TEST(PlanAgreement, OutOfMemory_TheLessonHoldsInLaterRoundsAndWorlds) {
 TEST(PlanAgreement, OutOfMemoryInAPartOfAMicroBatch_HalvesWhatFailed) {
   PlanAgreement agreement(Micro(8), kFail);
   agreement.RoundStarted(*agreement.ForWorld(1), 1);
-  ASSERT_TRUE(agreement.LowerMicroBatch(5).ok());
+  ASSERT_TRUE(agreement.LowerMicroBatch(5, kExit).ok());
   EXPECT_EQ(Batch(*agreement.InForce()->plan), "8 = 4 x 2 x 1");
-  ASSERT_TRUE(agreement.LowerMicroBatch(2).ok());
+  ASSERT_TRUE(agreement.LowerMicroBatch(2, kExit).ok());
   EXPECT_EQ(Batch(*agreement.InForce()->plan), "8 = 1 x 8 x 1");
 }
 
@@ -167,9 +169,9 @@ TEST(PlanAgreement, OutOfMemoryWithTheProgramsPlan_BothPlansAreLowered) {
   PlanAgreement agreement(plan::Request(), kFail);
   agreement.RoundStarted(*agreement.ForWorld(2), 2);
   EXPECT_FALSE(agreement.InForce().has_value());
-  EXPECT_EQ(agreement.LowerMicroBatch(8).code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(agreement.LowerMicroBatch(8, kExit).code(), absl::StatusCode::kFailedPrecondition);
   ASSERT_TRUE(agreement.Propose("a", Micro(8)).ok());
-  ASSERT_TRUE(agreement.LowerMicroBatch(8).ok());
+  ASSERT_TRUE(agreement.LowerMicroBatch(8, kExit).ok());
   EXPECT_EQ(Batch(*agreement.InForce()->plan), "16 = 4 x 2 x 2");
   EXPECT_EQ(Batch(*agreement.Propose("b", Micro(8))), "16 = 4 x 2 x 2") << "asked late";
   const auto next = agreement.ForWorld(2);
@@ -185,8 +187,8 @@ TEST(PlanAgreement, OutOfMemoryAtTheFloor_IsRefusedWithWhatIsLeft) {
   request.min_micro_batch_size = 4;
   PlanAgreement agreement(request, kFail);
   agreement.RoundStarted(*agreement.ForWorld(1), 1);
-  ASSERT_TRUE(agreement.LowerMicroBatch(8).ok());
-  const absl::Status refused = agreement.LowerMicroBatch(4);
+  ASSERT_TRUE(agreement.LowerMicroBatch(8, kExit).ok());
+  const absl::Status refused = agreement.LowerMicroBatch(4, kExit);
   EXPECT_EQ(refused.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_NE(refused.message().find("--min-micro-batch-size=4"), std::string::npos) << refused;
   EXPECT_EQ(Batch(*agreement.InForce()->plan), "8 = 4 x 2 x 1");
@@ -197,7 +199,7 @@ TEST(PlanAgreement, LessonThatNoDivisorMeets_IsRefusedAndNothingChanges) {
   request.min_micro_batch_size = 2;
   PlanAgreement agreement(request, kFail);
   agreement.RoundStarted(*agreement.ForWorld(1), 1);
-  EXPECT_FALSE(agreement.LowerMicroBatch(7).ok());
+  EXPECT_FALSE(agreement.LowerMicroBatch(7, kExit).ok());
   EXPECT_EQ(Batch(*agreement.InForce()->plan), "7 = 7 x 1 x 1");
   EXPECT_EQ(Batch(*agreement.ForWorld(1)->plan), "7 = 7 x 1 x 1");
 }
@@ -210,7 +212,7 @@ TEST(PlanAgreement, OutOfMemoryUnderNearest_TheNextRoundHasTheSameBatchAndRate) 
   PlanAgreement agreement(request, plan::BatchPolicy::kNearest);
   agreement.RoundStarted(*agreement.ForWorld(3), 3);
   EXPECT_EQ(Batch(*agreement.InForce()->plan), "51 = 17 x 1 x 3");
-  ASSERT_TRUE(agreement.LowerMicroBatch(17).ok());
+  ASSERT_TRUE(agreement.LowerMicroBatch(17, kExit).ok());
   const auto next = agreement.ForWorld(3);
   ASSERT_TRUE(next.ok()) << next.status();
   EXPECT_EQ(*next->plan, *agreement.InForce()->plan);
@@ -246,11 +248,147 @@ TEST(PlanAgreement, ScalingWithoutItsBase_GivesNoUnscaledRate) {
 
 TEST(PlanAgreement, LessonLearntElsewhere_CapsTheFirstRound) {
   PlanAgreement agreement(Micro(8), kFail);
-  agreement.Learn(4);
-  agreement.Learn(6);
+  plan::Request lesson;
+  for (const std::int64_t cap : {4, 6}) {
+    lesson.learned_max_micro_batch_size = cap;
+    agreement.Recover({lesson, 0}, 7);
+  }
   EXPECT_EQ(Batch(*agreement.ForWorld(4)->plan), "32 = 4 x 2 x 4");
   agreement.Forget();
   EXPECT_EQ(Batch(*agreement.ForWorld(4)->plan), "32 = 8 x 1 x 4");
+}
+
+// ---- the coordinator was restarted --------------------------------------------
+
+// What an agent says of the agreement's last plan.
+LastPlan Last(const PlanAgreement& agreement, std::int64_t world) {
+  return {agreement.InForce()->request, world};
+}
+
+plan::Request WithRate(plan::Request request, std::int64_t base) {
+  request.base_lr = 0.1;
+  request.base_batch_size = base;
+  request.lr_scaling = plan::LrScaling::kLinear;
+  request.warmup_steps = 10;
+  return request;
+}
+
+TEST(PlanAgreement, Restarted_HoldsTheGlobalBatchRateAndWarmUp) {
+  constexpr auto kNearest = plan::BatchPolicy::kNearest;
+  const plan::Request flags = WithRate(Micro(8), 32);
+  PlanAgreement before(flags, kNearest);
+  before.RoundStarted(*before.ForWorld(4), 4);
+  ASSERT_EQ(Batch(*before.InForce()->plan), "32 = 8 x 1 x 4");
+  for (const std::int64_t world : {1, 2, 3, 4, 8}) {
+    PlanAgreement after(flags, kNearest);
+    after.Recover(Last(before, 4), 1);
+    EXPECT_EQ(*after.ForWorld(world)->plan, *before.ForWorld(world)->plan) << "world " << world;
+  }
+  PlanAgreement after(flags, kNearest);
+  after.Recover(Last(before, 4), 1);
+  const plan::Plan plan = *after.ForWorld(2)->plan;
+  EXPECT_EQ(Batch(plan), "32 = 8 x 2 x 2");
+  EXPECT_DOUBLE_EQ(*plan.learning_rate, 0.1);
+  EXPECT_EQ(plan.warmup_samples, 320);
+}
+
+TEST(PlanAgreement, RestartedInALaterWorld_HoldsWhatTheFirstHad) {
+  constexpr auto kNearest = plan::BatchPolicy::kNearest;
+  for (const plan::Request& flags : {Micro(8), Global(32)}) {
+    PlanAgreement before(flags, kNearest);
+    before.RoundStarted(*before.ForWorld(4), 4);
+    before.RoundStarted(*before.ForWorld(3), 3);
+    EXPECT_NE(before.InForce()->plan->global_batch_size, 32) << "the nearest";
+    PlanAgreement after(flags, kNearest);
+    after.Recover(Last(before, 3), 2);
+    for (const std::int64_t world : {1, 2, 3, 4, 6}) {
+      EXPECT_EQ(Batch(*after.ForWorld(world)->plan), Batch(*before.ForWorld(world)->plan));
+    }
+    after.RoundStarted(*after.ForWorld(2), 2);
+    EXPECT_EQ(Batch(*after.ForWorld(4)->plan), "32 = 8 x 1 x 4");
+  }
+}
+
+TEST(PlanAgreement, RestartedWithAFixedAccumulation_SameWorldHasTheSamePlan) {
+  plan::Request flags = Global(64);
+  flags.grad_accum_steps = 2;
+  PlanAgreement before(flags, plan::BatchPolicy::kNearest);
+  before.RoundStarted(*before.ForWorld(4), 4);
+  PlanAgreement after(flags, plan::BatchPolicy::kNearest);
+  after.Recover(Last(before, 4), 1);
+  EXPECT_EQ(Batch(*after.ForWorld(4)->plan), "64 = 8 x 2 x 4");
+}
+
+TEST(PlanAgreement, Restarted_TheProgramsBatchIsHeldToo) {
+  const plan::Request program = WithRate(Micro(8), 32);
+  PlanAgreement before(plan::Request(), kFail);
+  before.RoundStarted(*before.ForWorld(4), 4);
+  ASSERT_TRUE(before.Propose("a", program).ok());
+  PlanAgreement after(plan::Request(), kFail);
+  after.Recover(Last(before, 4), 1);
+  EXPECT_FALSE(after.ForWorld(2)->plan.has_value()) << "it is the program's to ask for";
+  after.RoundStarted(*after.ForWorld(2), 2);
+  const auto plan = after.Propose("a", program);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_EQ(Batch(*plan), "32 = 8 x 2 x 2");
+  EXPECT_DOUBLE_EQ(*plan->learning_rate, 0.1);
+}
+
+TEST(PlanAgreement, Restarted_TheLatestRoundCountsUntilOneStartsHere) {
+  PlanAgreement after(Micro(8), kFail);
+  after.Recover({Micro(8), 4}, 7);
+  after.Recover({Micro(8), 2}, 3);  // it was cut off since
+  EXPECT_EQ(after.ForWorld(1)->plan->global_batch_size, 32);
+  after.Recover({Micro(8), 8}, 9);
+  EXPECT_EQ(after.ForWorld(1)->plan->global_batch_size, 64);
+  after.RoundStarted(*after.ForWorld(1), 1);
+  after.Recover({Micro(8), 2}, 99);
+  EXPECT_EQ(after.ForWorld(2)->plan->global_batch_size, 64);
+}
+
+TEST(PlanAgreement, Restarted_TheLessonsHold) {
+  PlanAgreement before(Global(62), kFail);
+  before.RoundStarted(*before.ForWorld(2), 2);
+  ASSERT_TRUE(before.LowerMicroBatch(31, kRetry).ok());
+  PlanAgreement after(Global(62), kFail);
+  after.Recover(Last(before, 2), 1);
+  EXPECT_EQ(*after.ForWorld(2)->plan, *before.InForce()->plan);
+}
+
+TEST(PlanAgreement, NonsenseOfAPeer_IsNotPossible) {
+  EXPECT_TRUE(PlanAgreement::IsPossible({}).ok());
+  EXPECT_TRUE(PlanAgreement::IsPossible({Micro(8), 4}).ok());
+  EXPECT_FALSE(PlanAgreement::IsPossible({Micro(8), -4}).ok());
+  EXPECT_FALSE(PlanAgreement::IsPossible({Micro(-8), 4}).ok());
+  EXPECT_FALSE(PlanAgreement::IsPossible({plan::Request(), 4}).ok());
+  plan::Request lesson;
+  for (const std::int64_t cap : {std::int64_t{0}, std::int64_t{-1}, INT64_MAX}) {
+    lesson.learned_max_micro_batch_size = cap;
+    EXPECT_FALSE(PlanAgreement::IsPossible({lesson, 0}).ok()) << cap;
+  }
+}
+
+// ---- micro-steps that need not be equal -----------------------------------------
+
+TEST(PlanAgreement, ProgramThatGoesOn_MayHaveUnevenMicroStepsFromThenOn) {
+  PlanAgreement agreement(Global(62), kFail);
+  agreement.RoundStarted(*agreement.ForWorld(2), 2);
+  ASSERT_TRUE(agreement.LowerMicroBatch(31, kRetry).ok());
+  const auto now = agreement.InForce();
+  EXPECT_EQ(now->request.uneven_micro_steps, true);
+  EXPECT_LT(now->plan->grad_accum_steps, 31) << "never 31 micro-steps of one sample";
+  EXPECT_EQ(*plan::Solve(now->request, 2), *now->plan);
+  EXPECT_EQ(*agreement.ForWorld(2)->plan, *now->plan) << "in later rounds too";
+  agreement.Forget();
+  EXPECT_FALSE(agreement.ForWorld(2)->request.uneven_micro_steps.has_value());
+}
+
+TEST(PlanAgreement, ProgramThatEnds_HasEqualMicroSteps) {
+  PlanAgreement agreement(Global(62), kFail);
+  agreement.RoundStarted(*agreement.ForWorld(2), 2);
+  ASSERT_TRUE(agreement.LowerMicroBatch(31, kExit).ok());
+  EXPECT_EQ(Batch(*agreement.InForce()->plan), "62 = 1 x 31 x 2");
+  EXPECT_FALSE(agreement.InForce()->request.uneven_micro_steps.has_value());
 }
 
 TEST(PlanAgreement, DefaultPolicy_IsTheLastToBeHeard) {

@@ -43,6 +43,7 @@ core::WorkerFailure SomeFailure() {
   failure.blames_peer = true;
   failure.hint = "look there";
   failure.out_of_memory = true;
+  failure.micro_batch_size = 16;
   return failure;
 }
 
@@ -71,7 +72,9 @@ TEST(Hello, RoundTrip_KeepsEveryField) {
   hello.stop_grace = std::chrono::milliseconds(1500);
   hello.plan = SomeRequest();
   hello.worker_ports = {1, 65'535};
-  hello.learned_max_micro_batch_size = 4;
+  hello.last_plan = {SomeRequest(), 6};
+  hello.last_plan.request.learned_max_micro_batch_size = 4;
+  hello.last_plan.request.uneven_micro_steps = true;
   const auto got = HelloFromWire(ToWire(core::Event(hello)));
   ASSERT_TRUE(got.ok()) << got.status();
   EXPECT_EQ(got->agent, kAgent);
@@ -86,7 +89,7 @@ TEST(Hello, RoundTrip_KeepsEveryField) {
   EXPECT_EQ(got->stop_grace, hello.stop_grace);
   EXPECT_EQ(got->plan, SomeRequest());
   EXPECT_EQ(got->worker_ports, (std::vector<std::uint32_t>{1, 65'535}));
-  EXPECT_EQ(got->learned_max_micro_batch_size, 4);
+  EXPECT_EQ(got->last_plan, hello.last_plan);
 }
 
 TEST(HelloFromWire, WorkerPortsOutOfBounds_AreRefused) {
@@ -255,6 +258,18 @@ TEST(Messages, RoundTrip_KeepsEveryField) {
   EXPECT_EQ(
       std::get<core::PlanReply>(Told(core::PlanReply{1, std::nullopt, "e", {}}).value()).error,
       "e");
+}
+
+TEST(Messages, PlanReply_IsWhatThisNodeComputesToo) {
+  core::PlanReply reply;
+  reply.round = 3;
+  reply.plan_request.global_batch_size = 8;
+  reply.plan = plan::Solve(reply.plan_request, 2).value();
+  const auto got = std::get<core::PlanReply>(Told(reply).value());
+  EXPECT_EQ(got.plan, reply.plan);
+  EXPECT_EQ(got.plan_request, reply.plan_request);
+  reply.plan_request.global_batch_size = 16;
+  EXPECT_THAT(Told(reply).status().message(), HasSubstr("not what this node computes"));
 }
 
 TEST(Messages, PlanChanged_KeepsEveryField) {
