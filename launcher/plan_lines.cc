@@ -55,13 +55,16 @@ std::vector<PlanLine> PlanLines::OnStart(const core::RoundStart& start) {
 
 void PlanLines::SayWhatNeedsTheProgram(const core::RoundStart& start,
                                        std::vector<PlanLine>& lines) {
-  const auto gaps = std::vector<std::string>();
+  const auto gaps =
+      plan::NotInForce(flags_, start.plan.has_value() ? start.plan_request : plan::Request());
   if (!gaps.empty() && !std::exchange(said_gaps_, true)) {
     lines.push_back({true, absl::StrCat("plan: not in force until the program gives what is "
                                         "missing, through the SDK: ",
                                         absl::StrJoin(gaps, "; "))});
   }
-  if (start.plan.has_value() && !start.plan->even() && !std::exchange(said_uneven_, true)) {
+  const bool is_uneven =
+      start.plan.has_value() && start.plan->global_batch_size % start.plan->world_size != 0;
+  if (is_uneven && !std::exchange(said_uneven_, true)) {
     lines.push_back({true,
                      "plan: the shares are uneven, which a program without the SDK must know: a "
                      "rank takes DDL_RANK_BATCH_SIZE samples a step, and its gradients count by "

@@ -135,6 +135,34 @@ class PolicyTest(PlanTest):
         self.assertEqual([one.share for one in sorted(self.plans(), key=lambda one: one.rank)],
                          [10, 10, 10, 9, 9])
         self.assertEqual({one.global_ for one in self.plans()}, {48})
+        self.assertEqual(job.stderr.count("DDL_RANK_BATCH_SIZE"), 1, job.stderr)
+
+
+class IncompleteTest(PlanTest):
+    """Flags that a program without the SDK would have to complete."""
+
+    def said_of(self, *flags):
+        job = self.launch("--nproc-per-node=2", *flags, "--no-python",
+                          self.script("tell.sh", TELL), self.dir)
+        self.assertEqual(job.returncode, 0, job.stderr)
+        self.assertEqual(job.stderr.count("not in force until the program gives"), 1, job.stderr)
+        return job.stderr
+
+    def test_flag_that_does_nothing_is_said_with_what_it_needs(self):
+        batch = ("--global-batch-size=64", "--base-lr=0.1")
+        for flag, needed in (("--warmup-ratio=0.03", "--total-samples"),
+                             ("--lr-scaling=linear", "--base-batch-size"),
+                             ("--warmup-epochs=2", "--epoch-samples")):
+            said = self.said_of(*batch, flag)
+            self.assertIn(flag, said)
+            self.assertIn(needed, said)
+
+    def test_without_a_batch_none_of_the_plan_is_in_force(self):
+        for flag in ("--base-lr=0.1", "--max-micro-batch-size=32"):
+            with self.subTest(flag):
+                job = self.launch("--nproc-per-node=2", flag, "true")
+                self.assertEqual(job.returncode, 0, job.stderr)
+                self.assertIn(f"{flag} needs a batch size", job.stderr)
 
 
 class OutOfMemoryTest(PlanTest):

@@ -127,6 +127,29 @@ TEST(PlanLines, UnevenShares_AreSaidOnceForProgramsWithoutTheSdk) {
   EXPECT_THAT(Texts(lines.OnStart(start)), Not(Contains(said)));
 }
 
+TEST(PlanLines, FlagsThatDoNothingYet_AreSaidOnceWithWhatIsMissing) {
+  core::RoundStart start = Start(1, 4, 4);
+  plan::Request flags = start.plan_request;
+  flags.warmup_ratio = 0.03;
+  PlanLines lines{flags};
+  EXPECT_THAT(Texts(lines.OnStart(start)),
+              Contains("! plan: not in force until the program gives what is missing, through the "
+                       "SDK: --warmup-ratio=0.03 needs --total-samples"));
+  start.round = 2;
+  EXPECT_THAT(lines.OnStart(start), SizeIs(1));
+}
+
+TEST(PlanLines, RateWithoutABatch_IsSaidThoughThereIsNoPlan) {
+  plan::Request flags;
+  flags.base_lr = 0.1;
+  PlanLines lines{flags};
+  core::RoundStart start;
+  start.round = 1;
+  start.plan_request = flags;
+  EXPECT_THAT(Texts(lines.OnStart(start)),
+              ElementsAre(AllOf(StartsWith("! plan: not in force"), HasSubstr("--base-lr=0.1"))));
+}
+
 TEST(PlanLines, OutOfMemory_IsLoudOnceAndTheNextRoundDiffersFromIt) {
   PlanLines lines{{}};
   lines.OnStart(Start(1, 4, 4));
