@@ -83,8 +83,8 @@ TEST(FrameworkVariables, TorchWithUnevenShares_AccelerateIsToldNothing) {
   round.plan = plan::Solve(request, 5).value();
   ASSERT_FALSE(round.plan->even());
   EXPECT_THAT(FrameworkVariables({}, LaunchConfig{}, round, 0), IsEmpty());
-  EXPECT_EQ(
-      OverruledByPlan({"ACCELERATE_GRADIENT_ACCUMULATION_STEPS=4"}, LaunchConfig{}, round), "");
+  EXPECT_EQ(OverruledByPlan({"ACCELERATE_GRADIENT_ACCUMULATION_STEPS=4"}, LaunchConfig{}, round),
+            "");
 }
 
 TEST(FrameworkVariables, NoAcceleratorOnTheNode_AccelerateIsToldUnlessTheUserSaidSomething) {
