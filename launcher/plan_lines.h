@@ -7,7 +7,6 @@
 #include <cstdint>
 #include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "agent/core/types.h"
@@ -23,7 +22,7 @@ struct PlanLine {
 class PlanLines {
  public:
   // `flags`: what this launcher was given.
-  explicit PlanLines(plan::Request flags) : flags_(std::move(flags)) {}
+  explicit PlanLines(const plan::Request& flags) : flags_(flags) {}
 
   // A round begins, with the plan that the launchers' flags make, if any.
   std::vector<PlanLine> OnStart(const core::RoundStart& start);
