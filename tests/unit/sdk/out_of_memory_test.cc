@@ -52,8 +52,8 @@ TEST(OutOfMemory, WordsOfOthers_AreRecognised) {
         "CUDA error: out of memory", "cudaErrorMemoryAllocation",
         "RuntimeError: CUDA driver error: out of memory",
         "RuntimeError: cuda runtime error (2) : out of memory at THCStorage.cu:66",
-        "failed to allocate 2.2KiB (2304 bytes) from device: RESOURCE_EXHAUSTED: : "
-        "CUDA_ERROR_OUT_OF_MEMORY: out of memory",
+        ("failed to allocate 2.2KiB (2304 bytes) from device: RESOURCE_EXHAUSTED: : "
+         "CUDA_ERROR_OUT_OF_MEMORY: out of memory"),
         "RESOURCE_EXHAUSTED: Failed to allocate request for 5.41GiB on device ordinal 0",
         "CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`",
         "RESOURCE_EXHAUSTED: Out of memory while trying to allocate 17179869184 bytes.",

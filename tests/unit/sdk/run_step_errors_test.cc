@@ -20,7 +20,6 @@
 namespace ddl {
 namespace {
 
-using ::ddl::testing::MakeContext;
 using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;

@@ -74,7 +74,7 @@ absl::Status Resume(Job& job) {
         " are of a run with --seed=" + std::to_string(state->integers["seed"]) + " --hidden=" +
         std::to_string(state->integers["hidden"]) + "; use another --checkpoint-dir");
   }
-  if (state->integers.count("epoch") == 0 || state->integers.count("consumed") == 0) {
+  if (!state->integers.contains("epoch") || !state->integers.contains("consumed")) {
     return OfAnotherProgram("the checkpoint of step " + std::to_string(state->step) +
                             " does not say where in the data it was");
   }
