@@ -95,6 +95,20 @@ class AuditTest(E2eTest):
             self.assertIn("micro-batch 8 -> 4", job.stderr)
             self.assertIn("micro-batch 4 -> 2", job.stderr)
 
+    def test_out_of_memory_with_a_share_that_cannot_be_halved_is_split_unevenly(self):
+        steps = -(-SAMPLES // 31)
+        job = self.launch("--global-batch-size=31", TRAIN_BIN, "--epochs=1",
+                          *self.outputs("calm-31"))
+        self.assertEqual(job.returncode, 0, job.stderr)
+        # A step of 31 samples, of which a device holds 16: not one at a time.
+        job = self.launch("--nproc-per-node=1", "--global-batch-size=31", TRAIN_BIN, "--epochs=1",
+                          "--oom-above=16", "--oom-at-step=5", *self.outputs("split-31"))
+        self.assertEqual(job.returncode, 0, job.stderr)
+        self.assertEqual(self.assert_same_training("split-31", "calm-31")["restart_count"], 0)
+        self.assert_each_sample_once("split-31", 1, steps)
+        (smaller,) = re.findall(r"from that step on: micro-batch 31 -> (\d+)", job.stderr)
+        self.assertIn(int(smaller), range(10, 17), job.stderr)
+
     def test_out_of_memory_at_the_floor_ends_the_job_with_the_reason(self):
         job = self.launch("--nproc-per-node=4", "--min-micro-batch-size=4", TRAIN_BIN,
                           "--oom-above=2", "--oom-rank=1", "--oom-at-step=5")
