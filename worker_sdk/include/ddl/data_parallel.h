@@ -144,11 +144,10 @@ class DataParallel {
   // with a smaller micro-batch; what was computed before does not count. Errors
   // that are none of out of memory, and exceptions, are handed to the caller.
   // Errors: RESOURCE_EXHAUSTED (IsOutOfMemory), and the step cannot be done again:
-  // the micro-batch cannot be made smaller, a rank did not come, memory ran out in
-  // a collective, which others may have finished, or the DataParallel was created
-  // without the context; the program should exit, and its launcher knows why. Those
-  // of `compute` and of the backend. On other ranks than that which ran out:
-  // DEADLINE_EXCEEDED, ABORTED, a rank did not come to do the step again.
+  // the micro-batch cannot be made smaller, memory ran out in a collective, which
+  // others may have finished, or the DataParallel was created without the context;
+  // the program should exit, and its launcher knows why. Those of `compute` and of the
+  // backend. DEADLINE_EXCEEDED, ABORTED: a rank did not come to do the step again.
   // INVALID_ARGUMENT, created with the context and given micro_batches alone.
   // A rank that gets an error of another kind than out of memory, or an exception, has
   // left the step: the others wait for it in their collective until its process exits,
