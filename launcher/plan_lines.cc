@@ -116,6 +116,9 @@ std::vector<PlanLine> PlanLines::Say(const plan::Plan& plan, const plan::Request
   if (std::string loud = plan::Compare(request, plan); !loud.empty()) {
     lines.push_back({true, std::move(loud)});
   }
+  for (std::string& warning : plan::Warnings(request, plan)) {
+    lines.push_back({true, std::move(warning)});
+  }
   last = in_force_ = plan;
   return lines;
 }

@@ -27,13 +27,10 @@ std::optional<Batch> Bounded(std::int64_t micro, std::int64_t accumulation, std:
   return global.has_value() ? std::optional(Batch{*global, micro, accumulation}) : std::nullopt;
 }
 
-// The largest micro-batch up to `cap` that splits what each rank gets; the world
-// shares the global batch evenly.
-std::optional<Batch> SplitEvenly(std::int64_t global, std::int64_t world, std::int64_t cap) {
+// The largest micro-batch up to `cap` that splits what each rank gets. REQUIRES: the
+// world shares the global batch evenly, and no share is above kMaxShare.
+Batch SplitEvenly(std::int64_t global, std::int64_t world, std::int64_t cap) {
   const std::int64_t share = global / world;
-  if (share > kMaxShare) {
-    return std::nullopt;
-  }
   const std::int64_t micro = share <= cap ? share : Divisors(share).AtMost(cap);
   return Batch{global, micro, share / micro};
 }
@@ -56,10 +53,10 @@ std::optional<Batch> SolveFail(const Request& request, std::int64_t world) {
   if (request.micro_batch_size.has_value()) {
     return Batch{global, micro, rest};
   }
-  if (request.grad_accum_steps.has_value()) {
-    return rest <= cap ? std::optional(Batch{global, rest, accumulation}) : std::nullopt;
-  }
-  return SplitEvenly(global, world, cap);
+  const Batch batch = request.grad_accum_steps.has_value() ? Batch{global, rest, accumulation}
+                                                           : SplitEvenly(global, world, cap);
+  const bool fits = batch.micro <= cap && batch.micro >= FloorOf(request, global / world);
+  return fits ? std::optional(batch) : std::nullopt;
 }
 
 // ---- kNearest: even shares of a global batch close to the one asked for ----------
@@ -69,16 +66,15 @@ class NearestSearch {
   NearestSearch(std::int64_t global, std::int64_t world, std::int64_t cap)
       : global_(global), world_(world), cap_(cap) {}
 
-  // The two micro-batches next to the exact one. Of equals the first wins that was
-  // tried: so try few micro-steps first.
-  void Try(std::int64_t accumulation) {
+  // The two micro-batches next to the exact one, of those not below `floor`. Of equals
+  // the first wins that was tried: so try few micro-steps first.
+  void Try(std::int64_t accumulation, std::int64_t floor) {
     const std::optional<std::int64_t> unit = Product({accumulation, world_});
     if (!unit.has_value()) {
       return;
     }
     const std::int64_t below = std::min(global_ / *unit, cap_);
-    for (std::int64_t micro = std::max<std::int64_t>(below, 1); micro <= std::min(below + 1, cap_);
-         ++micro) {
+    for (std::int64_t micro = std::max(below, floor); micro <= std::min(below + 1, cap_); ++micro) {
       Take(Bounded(micro, accumulation, world_));
     }
   }
@@ -98,24 +94,29 @@ class NearestSearch {
   std::optional<Batch> best_;
 };
 
-std::optional<Batch> NearestFree(std::int64_t global, std::int64_t world, std::int64_t cap) {
-  if (global % world == 0) {
-    return SplitEvenly(global, world, cap);
-  }
+// REQUIRES: floor <= cap.
+std::optional<Batch> NearestFree(std::int64_t global, std::int64_t world, std::int64_t cap,
+                                 std::int64_t floor) {
   const std::int64_t share = CeilDivide(global, world);
   if (share > kMaxShare) {
     return std::nullopt;
   }
-  // From the fewest micro-steps whose micro-batch fits, and from one fewer, for which
-  // the cap itself may come nearest. Twice as many are enough to come near; the bound
-  // keeps it quick.
-  constexpr std::int64_t kMostTries = 64;
   const std::int64_t fewest = CeilDivide(share, cap);
+  if (global % world == 0) {
+    const Batch batch = SplitEvenly(global, world, cap);
+    if (batch.accumulation <= 2 * fewest && batch.micro >= std::min(floor, share)) {
+      return batch;
+    }
+  }
+  // From the fewest micro-steps whose micro-batch fits, and from one fewer, for which
+  // the cap itself may come nearest. Twice as many are enough to come near, and a
+  // micro-batch far below what fits would starve the device; the bound keeps it quick.
+  constexpr std::int64_t kMostTries = 64;
   const std::int64_t last = std::min(2 * fewest, fewest + kMostTries - 1);
   NearestSearch search(global, world, cap);
   for (std::int64_t accumulation = std::max<std::int64_t>(1, fewest - 1); accumulation <= last;
        ++accumulation) {
-    search.Try(accumulation);
+    search.Try(accumulation, accumulation == 1 ? 1 : floor);
   }
   return search.best();
 }
@@ -128,7 +129,7 @@ std::optional<Batch> NearestFixed(std::int64_t global, std::int64_t accumulation
     return std::nullopt;
   }
   NearestSearch search(global, world, cap);
-  search.Try(accumulation);
+  search.Try(accumulation, 1);
   return search.best();
 }
 
@@ -169,7 +170,7 @@ std::optional<Batch> SolveNear(const Request& request, std::int64_t world) {
     return SolveExact(global, accumulation, world, cap);
   }
   return accumulation.has_value() ? NearestFixed(global, *accumulation, world, cap)
-                                  : NearestFree(global, world, cap);
+                                  : NearestBatch(request, global, cap, world);
 }
 
 absl::Status CheckRange(std::string_view name, std::optional<std::int64_t> value,
@@ -204,11 +205,15 @@ Batch UnderLesson(const Request& request, const Batch& batch, std::int64_t world
   if (batch.micro <= most) {
     return batch;
   }
-  // Both have one: what a rank gets is as it was.
-  return (PolicyOf(request) == BatchPolicy::kExact || request.uneven_micro_steps.value_or(false)
-              ? SolveExact(batch.global, std::nullopt, world, most)
-              : SplitEvenly(batch.global, world, most))
-      .value_or(batch);
+  // What a rank gets is as it was: so there is a split of either kind.
+  return PolicyOf(request) == BatchPolicy::kExact || request.uneven_micro_steps.value_or(false)
+             ? SolveExact(batch.global, std::nullopt, world, most).value_or(batch)
+             : SplitEvenly(batch.global, world, most);
+}
+
+std::optional<Batch> NearestBatch(const Request& request, std::int64_t global, std::int64_t cap,
+                                  std::int64_t world) {
+  return NearestFree(global, world, cap, std::min(request.min_micro_batch_size.value_or(1), cap));
 }
 
 std::optional<Batch> SolveBatch(const Request& request, std::int64_t world) {

@@ -1,7 +1,9 @@
 // What a plan has that another one, or the request, has not: in words for the log.
+#include <cmath>
 #include <cstdint>
 #include <string>
 
+#include "agent/plan/batch.h"
 #include "agent/plan/number_text.h"
 #include "agent/plan/plan.h"
 
@@ -13,14 +15,28 @@ struct Words {
   Listing held;
 
   void Number(const std::string& name, std::int64_t before, std::int64_t after) {
+    Text(name, std::to_string(before), std::to_string(after));
+  }
+  void Text(const std::string& name, const std::string& before, const std::string& after) {
     if (before == after) {
-      held.Add(name + " " + std::to_string(after));
+      held.Add(name + " " + after);
     } else {
-      moved.Add(name + " " + std::to_string(before) + " -> " + std::to_string(after));
+      moved.Add(name + " " + before + " -> " + after);
     }
   }
   void Part(const std::string& name, bool same) { (same ? held : moved).Add(name); }
 };
+
+// "16", or "up to 16" where the last of a step is smaller.
+std::string MicroText(const Plan& plan) {
+  return (plan.even() ? "" : "up to ") + std::to_string(plan.micro_batch_size);
+}
+
+// "4.9", "488".
+std::string Factor(double factor) {
+  constexpr double kTen = 10;
+  return Rounded(factor < kTen ? std::round(factor * kTen) / kTen : std::round(factor));
+}
 
 std::string RateText(const Plan& plan) {
   return plan.learning_rate.has_value() ? Rounded(*plan.learning_rate) : "none";
@@ -35,6 +51,23 @@ bool SameSchedule(const Plan& a, const Plan& b) {
          a.lr_decay_samples == b.lr_decay_samples && a.lr_decay_factor == b.lr_decay_factor;
 }
 
+std::string WhyAnotherGlobal(const Request& request, const Plan& plan, std::int64_t asked) {
+  const std::string text = "global batch " + std::to_string(asked);
+  const std::string ranks = Ranks(plan.world_size);
+  if (asked < plan.world_size) {
+    return text + " is less than a sample for each of " + ranks;
+  }
+  if (asked % plan.world_size != 0) {
+    return text + " cannot be shared evenly by " + ranks;
+  }
+  if (request.grad_accum_steps == plan.grad_accum_steps) {
+    return text + " cannot be shared evenly by " + ranks + " in " +
+           std::to_string(plan.grad_accum_steps) + " micro-steps";
+  }
+  return text + " cannot be split evenly on " + ranks + " into micro-batches near the " +
+         std::to_string(request.micro_batch_size.value_or(CapOf(request))) + " that fit";
+}
+
 }  // namespace
 
 std::string Changes(const Plan& before, const Plan& after) {
@@ -43,7 +76,7 @@ std::string Changes(const Plan& before, const Plan& after) {
     words.Number("world", before.world_size, after.world_size);
   }
   words.Number("global batch", before.global_batch_size, after.global_batch_size);
-  words.Number("micro-batch", before.micro_batch_size, after.micro_batch_size);
+  words.Text("micro-batch", MicroText(before), MicroText(after));
   words.Number("accumulation", before.grad_accum_steps, after.grad_accum_steps);
   if (before.learning_rate != after.learning_rate) {
     words.moved.Add("learning rate " + RateText(before) + " -> " + RateText(after));
@@ -70,15 +103,6 @@ std::string Changes(const Plan& before, const Plan& after) {
 std::string Compare(const Request& request, const Plan& plan) {
   const std::string ranks = Ranks(plan.world_size);
   const std::int64_t asked = request.global_batch_size.value_or(plan.global_batch_size);
-  // A share that is prime, or nearly so, has no divisor near what fits.
-  const std::int64_t fits = request.learned_max_micro_batch_size.value_or(1);
-  if (plan.even() && plan.micro_batch_size <= fits / 2) {
-    return "out of memory left micro-batches of up to " + std::to_string(fits) + ", but the " +
-           std::to_string(RankBatchSize(plan, 0)) +
-           " samples of a rank split evenly into no more than " +
-           std::to_string(plan.micro_batch_size) +
-           ": another --global-batch-size would train faster";
-  }
   if (plan.global_batch_size == asked) {
     const std::int64_t share = plan.global_batch_size / plan.world_size;
     return plan.global_batch_size % plan.world_size == 0
@@ -88,12 +112,14 @@ std::string Compare(const Request& request, const Plan& plan) {
                      std::to_string(plan.global_batch_size % plan.world_size) + ", " +
                      std::to_string(share) + " for the others (--batch-policy=exact)";
   }
-  std::string text =
-      "global batch " + std::to_string(asked) + " cannot be shared evenly by " + ranks;
-  if (asked % plan.world_size == 0) {
-    text += " in " + std::to_string(plan.grad_accum_steps) + " micro-steps";
+  std::string text = WhyAnotherGlobal(request, plan, asked) + ": " +
+                     std::to_string(plan.global_batch_size) + " is used";
+  if (asked < plan.world_size) {
+    text += ", " +
+            Factor(static_cast<double>(plan.global_batch_size) / static_cast<double>(asked)) +
+            " times as many";
   }
-  text += ": " + std::to_string(plan.global_batch_size) + " is used (--batch-policy=nearest)";
+  text += " (--batch-policy=nearest)";
   if (plan.learning_rate.has_value() &&
       request.lr_scaling.value_or(LrScaling::kNone) != LrScaling::kNone) {
     text += ", learning rate " + RateText(plan) + " for it";

@@ -77,7 +77,8 @@ Request HoldGlobal(const Request& request, const Plan& plan) {
 absl::StatusOr<Lowered> Lower(const Request& request, const Plan& plan) {
   const std::int64_t floor = request.min_micro_batch_size.value_or(1);
   Lowered lowered{request, plan};
-  lowered.request.learned_max_micro_batch_size = std::max(plan.micro_batch_size / 2, floor);
+  lowered.request.learned_max_micro_batch_size =
+      std::max(CeilDivide(plan.micro_batch_size, 2), floor);
   const Batch split = UnderLesson(
       lowered.request, {plan.global_batch_size, plan.micro_batch_size, plan.grad_accum_steps},
       plan.world_size);

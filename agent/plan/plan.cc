@@ -47,7 +47,7 @@ absl::StatusOr<Plan> Solve(const Request& request, std::int64_t world_size) {
   if (!asked.has_value()) {
     return absl::InvalidArgumentError(WhyNoBatch(request, world_size));
   }
-  const Batch batch = UnderLesson(request, *asked, world_size);
+  const Batch batch = UnderLesson(request, WithinAdam(request, *asked, world_size), world_size);
   Plan plan;
   plan.world_size = world_size;
   plan.global_batch_size = batch.global;

@@ -1,10 +1,10 @@
 // The training plan: batch mathematics as pure functions. No state, no I/O.
 //
 // Identity: global = micro x accumulation x world, in samples of one optimizer
-// step. The global batch sets the gradient's noise and with it the learning
-// rate; the micro-batch sets speed and memory of one device. The learning rate
-// is a function of the actual global batch only (Goyal et al. 2017 for linear,
-// Krizhevsky 2014 for sqrt), so it is never applied twice nor per worker.
+// step; where shares or micro-steps are uneven, it is less than that. The global batch sets the
+// gradient's noise and with it the learning rate; the micro-batch sets speed and memory of one
+// device. The learning rate is a function of the actual global batch only (Goyal et al. 2017 for
+// linear, Krizhevsky 2014 for sqrt), so it is never applied twice nor per worker.
 #ifndef DDLAUNCH_AGENT_PLAN_PLAN_H_
 #define DDLAUNCH_AGENT_PLAN_PLAN_H_
 
@@ -43,7 +43,7 @@ struct Request {
   // micro-batches of at most so many; the global batch does not depend on it.
   std::optional<std::int64_t> learned_max_micro_batch_size;
   // No flag: the program splits its share as the SDK's RunStep does, so the lesson may
-  // leave the last micro-batches of a step one sample smaller than the others.
+  // leave the last micro-batch of a step smaller than the others.
   std::optional<bool> uneven_micro_steps;
   // The rate.
   std::optional<double> base_lr;  // at base_batch_size
@@ -89,8 +89,8 @@ struct Adam {
 struct Plan {
   std::int64_t world_size = 0;
   std::int64_t global_batch_size = 0;
-  std::int64_t micro_batch_size = 0;    // uneven shares: the largest micro-batch
-  std::int64_t grad_accum_steps = 0;    // uneven shares: the most micro-steps of a rank
+  std::int64_t micro_batch_size = 0;    // the largest of a step
+  std::int64_t grad_accum_steps = 0;    // the most micro-steps of a rank
   std::optional<double> learning_rate;  // absent: nobody gave a rate
   std::int64_t warmup_samples = 0;
   std::int64_t warmup_steps = 0;
@@ -102,8 +102,9 @@ struct Plan {
   double lr_decay_factor = 0;         // kStep
   std::optional<Adam> adam;
 
-  // global = micro x accumulation x world; else (kExact) the ranks' shares differ
-  // by at most one sample, the first ranks have the larger ones.
+  // global = micro x accumulation x world. Else either the ranks' shares differ
+  // (kExact), by at most one sample, the first ranks have the larger ones; or the last
+  // micro-batch of a share is smaller (kExact, uneven_micro_steps); or both.
   [[nodiscard]] bool even() const;
   friend bool operator==(const Plan&, const Plan&) = default;
 };
@@ -147,9 +148,10 @@ struct Lowered {
   Request request;  // with the lesson, for later rounds too
   Plan plan;        // of that request: all but the split of a step is held
 };
-// The micro-batch of `plan`, which was solved from `request`, is halved (no further
-// than to min_micro_batch_size); the micro-steps make up for it. Where shares must be
-// even the micro-batch is the largest divisor of a rank's share that is left.
+// The micro-batch of `plan`, which was solved from `request`, is halved, rounded up (no further
+// than to min_micro_batch_size); the micro-steps make up for it. Where micro-steps must be
+// even (neither kExact nor uneven_micro_steps) the micro-batch is the largest divisor of
+// a rank's share that is left.
 // Errors: FAILED_PRECONDITION, there is no smaller micro-batch that may be used.
 absl::StatusOr<Lowered> Lower(const Request& request, const Plan& plan);
 
@@ -157,10 +159,18 @@ absl::StatusOr<Lowered> Lower(const Request& request, const Plan& plan);
 // micro-batch 4, learning rate 0.1 and warm-up held".
 std::string Changes(const Plan& before, const Plan& after);
 
-// One loud line where the plan is not what was asked for, else nothing: "global
-// batch 48 cannot be shared evenly by 5 ranks: 50 is used (--batch-policy=nearest),
-// learning rate 0.416667 for it".
+// One loud line where the global batch or its shares are not what was asked for, else
+// nothing: "global batch 48 cannot be shared evenly by 5 ranks: 50 is used
+// (--batch-policy=nearest), learning rate 0.416667 for it".
 std::string Compare(const Request& request, const Plan& plan);
+
+// Loud lines, each one sentence, on what the numbers do not show: a micro-batch far
+// below what fits a device or below its floor, a warm-up or a first decay that lies
+// beyond the end of training. `plan` was solved from `request`.
+std::vector<std::string> Warnings(const Request& request, const Plan& plan);
+
+// "3 ranks x 10 + 2 x 9", "2 ranks x 31": which ranks have how many samples.
+std::string DescribeShares(const Plan& plan);
 
 // The samples of one rank in a full optimizer step: the first ranks have one more
 // where the global batch cannot be shared evenly. REQUIRES: 0 <= rank < world_size.
@@ -170,7 +180,8 @@ std::int64_t RankBatchSize(const Plan& plan, std::int64_t rank);
 std::string Hash(const Plan& plan);
 
 // "global batch 128 = micro 32 x accumulation 2 x world 2, learning rate 0.1,
-// warm-up 0 steps" (the last two where they say something).
+// warm-up 5 steps" (the last two where they say something); uneven: "global batch 48 =
+// 3 ranks x 10 + 2 x 9 samples, in 3 micro-steps of up to 4".
 std::string Describe(const Plan& plan);
 
 // "--global-batch-size=64 --base-lr=0.1": the flags that would ask for it.

@@ -116,6 +116,12 @@ std::int64_t LargestForAdam(const Request& request, const Adam& base) {
   return global;
 }
 
+Adam BaseAdam(const Request& request) {
+  return {request.adam_beta1.value_or(kAdamDefaults.beta1),
+          request.adam_beta2.value_or(kAdamDefaults.beta2),
+          request.adam_eps.value_or(kAdamDefaults.eps)};
+}
+
 // The largest batch up to `most` that the request can have by one other number.
 std::string AlternativeUpTo(const Request& request, const Plan& plan, std::int64_t most) {
   const std::int64_t world = plan.world_size;
@@ -146,9 +152,7 @@ absl::Status SolveAdam(const Request& request, Plan& plan) {
       !request.adam_eps.has_value() && !request.scale_adam.has_value()) {
     return absl::OkStatus();
   }
-  const Adam base = {request.adam_beta1.value_or(kAdamDefaults.beta1),
-                     request.adam_beta2.value_or(kAdamDefaults.beta2),
-                     request.adam_eps.value_or(kAdamDefaults.eps)};
+  const Adam base = BaseAdam(request);
   plan.adam = base;
   if (!request.scale_adam.value_or(false)) {
     return absl::OkStatus();
@@ -178,6 +182,23 @@ absl::Status CheckRate(const Request& request) {
   DDL_RETURN_IF_ERROR(CheckBeta(kBeta2, request.adam_beta2));
   DDL_RETURN_IF_ERROR(CheckAbove0(kEps, request.adam_eps));
   return CheckScaling(request);
+}
+
+Batch WithinAdam(const Request& request, const Batch& batch, std::int64_t world) {
+  if (!request.scale_adam.value_or(false) || PolicyOf(request) != BatchPolicy::kNearest ||
+      request.global_batch_size.value_or(batch.global) >= batch.global) {
+    return batch;
+  }
+  const std::int64_t most = LargestForAdam(request, BaseAdam(request));
+  const std::optional<std::int64_t> unit = Product({request.grad_accum_steps.value_or(1), world});
+  if (*request.global_batch_size > most || batch.global <= most || !unit.has_value() ||
+      most < *unit) {
+    return batch;
+  }
+  Request other = request;
+  other.global_batch_size = most / *unit * *unit;
+  const std::optional<Batch> below = SolveBatch(other, world);
+  return below.has_value() && below->global <= most ? *below : batch;
 }
 
 absl::Status SolveRate(const Request& request, Plan& plan) {

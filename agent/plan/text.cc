@@ -7,6 +7,7 @@
 
 #include "agent/plan/flag_names.h"
 #include "agent/plan/number_text.h"
+#include "agent/plan/numbers.h"
 #include "agent/plan/plan.h"
 
 namespace ddl::plan {
@@ -81,11 +82,25 @@ std::string Hash(const Plan& plan) {
   return digits;
 }
 
+std::string DescribeShares(const Plan& plan) {
+  const std::int64_t larger = plan.global_batch_size % plan.world_size;
+  const std::string most = " x " + std::to_string(RankBatchSize(plan, 0));
+  return larger == 0 ? Ranks(plan.world_size) + most
+                     : Ranks(larger) + most + " + " + std::to_string(plan.world_size - larger) +
+                           " x " + std::to_string(RankBatchSize(plan, plan.world_size - 1));
+}
+
 std::string Describe(const Plan& plan) {
-  std::string text = "global batch " + std::to_string(plan.global_batch_size) + " = micro " +
-                     std::to_string(plan.micro_batch_size) + " x accumulation " +
-                     std::to_string(plan.grad_accum_steps) + " x world " +
-                     std::to_string(plan.world_size);
+  std::string text = "global batch " + std::to_string(plan.global_batch_size) + " = ";
+  if (plan.even()) {
+    text += "micro " + std::to_string(plan.micro_batch_size) + " x accumulation " +
+            std::to_string(plan.grad_accum_steps) + " x world " + std::to_string(plan.world_size);
+  } else {
+    const std::int64_t steps = CeilDivide(RankBatchSize(plan, 0), plan.micro_batch_size);
+    text += DescribeShares(plan) + " samples, in " + std::to_string(steps) +
+            (steps == 1 ? " micro-step"
+                        : " micro-steps of up to " + std::to_string(plan.micro_batch_size));
+  }
   if (plan.learning_rate.has_value()) {
     text += ", learning rate " + Rounded(*plan.learning_rate);
   }

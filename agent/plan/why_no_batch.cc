@@ -58,8 +58,10 @@ class Alternatives {
     }
     const std::int64_t share =
         std::clamp<std::int64_t>(request_.global_batch_size.value_or(1) / world_, 1, kMaxShare);
-    return "; nearest: " + Flag(kGlobal, share * world_) + " without " + std::string(kMicro) +
-           " and " + std::string(kAccumulation);
+    const std::optional<Batch> near =
+        NearestBatch(request_, share * world_, CapOf(request_), world_);
+    return "; nearest: " + Flag(kGlobal, near.has_value() ? near->global : share * world_) +
+           " without " + std::string(kMicro) + " and " + std::string(kAccumulation);
   }
 
  private:
@@ -91,6 +93,37 @@ std::optional<std::string> WhyCapsDisagree(const Request& request) {
     return words(kMicro, *micro, "below", kMinMicro, *floor);
   }
   return std::nullopt;
+}
+
+// ---- a split below the floor ----------------------------------------------------------
+
+// kFail: the micro-batch that the request comes to without its floor, and a share of
+// more samples than that. Nothing: the floor is not the reason.
+std::optional<std::string> WhyBelowFloor(const Request& request, std::int64_t world) {
+  Request other = request;
+  other.min_micro_batch_size.reset();
+  const std::optional<Batch> batch = SolveBatch(other, world);
+  if (!request.min_micro_batch_size.has_value() || !batch.has_value()) {
+    return std::nullopt;
+  }
+  const std::int64_t floor = *request.min_micro_batch_size;
+  const std::int64_t share = batch->global / world;
+  Alternatives alternatives(request, world);
+  if (request.grad_accum_steps.has_value()) {
+    alternatives.Offer(&Request::global_batch_size, kGlobal,
+                       Product({floor, batch->accumulation, world}).value_or(0));
+    alternatives.Offer(&Request::grad_accum_steps, kAccumulation,
+                       Divisors(share).AtMost(std::max<std::int64_t>(share / floor, 1)));
+  } else if (const auto near = NearestBatch(request, batch->global, CapOf(request), world);
+             near.has_value()) {
+    alternatives.Offer(&Request::global_batch_size, kGlobal, near->global);
+  }
+  alternatives.Offer(&Request::min_micro_batch_size, kMinMicro, batch->micro);
+  alternatives.OfferPolicies();
+  return Flag(kGlobal, batch->global) + " is " + std::to_string(share) + " samples for each of " +
+         Ranks(world) + ", which split evenly into micro-batches of " +
+         std::to_string(batch->micro) + (request.grad_accum_steps.has_value() ? "" : " at most") +
+         ", below " + Flag(kMinMicro, floor) + alternatives.Text();
 }
 
 // ---- no global batch ------------------------------------------------------------------
@@ -243,6 +276,9 @@ std::string WhyNoBatch(const Request& request, std::int64_t world) {
   }
   if (!request.global_batch_size.has_value()) {
     return WhyNoGlobal(request, world);
+  }
+  if (const auto why = WhyBelowFloor(request, world); why.has_value()) {
+    return *why;
   }
   const bool all = request.micro_batch_size.has_value() && request.grad_accum_steps.has_value();
   Alternatives alternatives(request, world);

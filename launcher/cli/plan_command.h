@@ -7,6 +7,9 @@
 // numbers that have one, or
 //   global_batch_size, micro_batch_size, grad_accum_steps
 //   rank_batch_sizes   the largest and the smallest share of a rank in a step
+//   ranks_with_the_largest   so many, the first ones; the others have the smallest
+//   even               micro x accumulation x world is the global batch; else the last
+//                      micro-batch of a rank may be smaller
 //   learning_rate      null: no --base-lr
 //   warmup_samples, warmup_steps, warmup_start_lr, total_samples, total_steps (null: not
 //   known), lr_decay, lr_decay_samples, lr_decay_factor (null: not for this decay)
@@ -16,6 +19,8 @@
 //   moved              of those that are not: {"name": {"asked": 48, "actual": 50}}
 //   remark             one line in words where the global batch moved or its shares are
 //                      uneven, else null
+//   warnings           lines in words on what the numbers do not show, as of a micro-batch
+//                      far below what fits, or a warm-up that outlasts the training
 #ifndef DDLAUNCH_LAUNCHER_CLI_PLAN_COMMAND_H_
 #define DDLAUNCH_LAUNCHER_CLI_PLAN_COMMAND_H_
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
+#include <map>
 #include <optional>
 #include <string_view>
 #include <utility>
@@ -33,7 +34,8 @@ std::array<BatchNumber, 3> BatchNumbers(const plan::Request& request, const plan
            {"grad_accum_steps", "accum", request.grad_accum_steps, plan.grad_accum_steps}}};
 }
 
-// "global held, micro 4 -> 2"; "uneven" where the ranks' shares are.
+// "global held; micro 4 -> 2"; where micro x accumulation x world is not the global
+// batch, "3 ranks x 10 + 2 x 9".
 std::string HeldAndMoved(const plan::Request& request, const plan::Plan& plan) {
   std::string held;
   std::string moved;
@@ -46,9 +48,8 @@ std::string HeldAndMoved(const plan::Request& request, const plan::Plan& plan) {
     }
   }
   absl::StrAppend(&held, held.empty() ? "" : " held");
-  if (plan.global_batch_size % plan.world_size != 0) {
-    absl::StrAppend(&held, ", shares of ", plan::RankBatchSize(plan, 0), " and ",
-                    plan::RankBatchSize(plan, plan.world_size - 1));
+  if (!plan.even()) {
+    absl::StrAppend(&held, held.empty() ? "" : ", ", plan::DescribeShares(plan));
   }
   return absl::StrCat(held, held.empty() || moved.empty() ? "" : "; ", moved);
 }
@@ -173,21 +174,29 @@ std::string WorldsText(const std::vector<std::int64_t>& worlds) {
   return text;
 }
 
-std::string Reasons(const std::vector<WorldPlan>& worlds) {
-  std::vector<std::pair<std::string, std::vector<std::int64_t>>> reasons;
+// What is to be said below the table of one world: why it has no plan, or what its
+// numbers do not show.
+std::vector<std::string> Notes(const plan::Request& request, const WorldPlan& world) {
+  return world.plan.ok() ? plan::Warnings(request, *world.plan)
+                         : std::vector<std::string>{std::string(world.plan.status().message())};
+}
+
+// Each note once, for all worlds of which it is true.
+std::string AllNotes(const plan::Request& request, const std::vector<WorldPlan>& worlds) {
+  std::vector<std::pair<std::string, std::vector<std::int64_t>>> notes;
+  std::map<std::string, std::size_t> places;
   for (const WorldPlan& world : worlds) {
-    if (world.plan.ok()) {
-      continue;
+    for (const std::string& note : Notes(request, world)) {
+      const auto place = places.emplace(note, notes.size()).first;
+      if (place->second == notes.size()) {
+        notes.emplace_back(note, std::vector<std::int64_t>());
+      }
+      notes[place->second].second.push_back(world.world_size);
     }
-    const std::string reason(world.plan.status().message());
-    if (reasons.empty() || reasons.back().first != reason) {
-      reasons.emplace_back(reason, std::vector<std::int64_t>());
-    }
-    reasons.back().second.push_back(world.world_size);
   }
   std::string text;
-  for (const auto& [reason, of] : reasons) {
-    absl::StrAppend(&text, Wrapped(absl::StrCat(WorldsText(of), ": ", reason)));
+  for (const auto& [note, of] : notes) {
+    absl::StrAppend(&text, Wrapped(absl::StrCat(WorldsText(of), ": ", note)));
   }
   return text;
 }
@@ -208,11 +217,14 @@ Json RequestJson(const plan::Request& request) {
 }
 
 Json BatchJson(const plan::Plan& plan) {
+  const std::int64_t larger = plan.global_batch_size % plan.world_size;
   return {{"global_batch_size", plan.global_batch_size},
           {"micro_batch_size", plan.micro_batch_size},
           {"grad_accum_steps", plan.grad_accum_steps},
           {"rank_batch_sizes",
-           {plan::RankBatchSize(plan, 0), plan::RankBatchSize(plan, plan.world_size - 1)}}};
+           {plan::RankBatchSize(plan, 0), plan::RankBatchSize(plan, plan.world_size - 1)}},
+          {"ranks_with_the_largest", larger == 0 ? plan.world_size : larger},
+          {"even", plan.even()}};
 }
 
 Json Unless(bool unknown, Json value) {
@@ -258,13 +270,14 @@ Json WorldJson(const plan::Request& request, const WorldPlan& world) {
   }
   const std::string remark = plan::Compare(request, *world.plan);
   json["remark"] = Unless(remark.empty(), remark);
+  json["warnings"] = plan::Warnings(request, *world.plan);
   return json;
 }
 
 }  // namespace
 
 std::string PlanTable(const plan::Request& request, const std::vector<WorldPlan>& worlds) {
-  return Lines(MakeColumns(request, worlds)) + Reasons(worlds);
+  return Lines(MakeColumns(request, worlds)) + AllNotes(request, worlds);
 }
 
 std::string PlanJson(const plan::Request& request, const std::vector<WorldPlan>& worlds) {

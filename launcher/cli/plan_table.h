@@ -18,7 +18,7 @@ struct WorldPlan {
 };
 
 // A line for each world, in columns that say something; then, once for all worlds of
-// the same, why there is no plan. Lines end with \n.
+// the same, why there is no plan, or what its numbers do not show. Lines end with \n.
 std::string PlanTable(const plan::Request& request, const std::vector<WorldPlan>& worlds);
 std::string PlanJson(const plan::Request& request, const std::vector<WorldPlan>& worlds);
 

@@ -60,7 +60,23 @@ TEST_F(PlanLine, Worlds_EachItsPlanWithWhatWasHeldAndWhatMoved) {
 
 TEST_F(PlanLine, ExactPolicy_SaysTheShares) {
   EXPECT_THAT(Plan({"--global-batch-size=48", "--batch-policy=exact", "--world=5"}).text,
-              HasSubstr("    5     10      1      48  global held, shares of 10 and 9\n"));
+              HasSubstr("    5     10      1      48  global held, 3 ranks x 10 + 2 x 9\n"));
+}
+
+TEST_F(PlanLine, WhatTheNumbersDoNotShow_IsSaidBelowOnceForItsWorlds) {
+  const PrintAndExit print =
+      Plan({"--global-batch-size=2042", "--max-micro-batch-size=64", "--batch-policy=fail",
+            "--warmup-steps=10", "--total-samples=20420", "--world=1,2"});
+  EXPECT_THAT(print.text,
+              AllOf(HasSubstr("\nworlds 1..2: the warm-up of 20420 samples is not over before the "
+                              "training of 20420 is: the rate\n  never reaches its full value\n"),
+                    HasSubstr("\nworld 2: micro-batches of up to 64 fit, but the 1021 samples")));
+  const Json json = PlanJson({"--global-batch-size=48", "--batch-policy=exact", "--world=5,4"});
+  EXPECT_EQ(json["worlds"][0]["ranks_with_the_largest"], 3);
+  EXPECT_EQ(json["worlds"][0]["even"], false);
+  EXPECT_EQ(json["worlds"][0]["warnings"], Json::array());
+  EXPECT_EQ(json["worlds"][1]["ranks_with_the_largest"], 4);
+  EXPECT_EQ(json["worlds"][1]["even"], true);
 }
 
 TEST_F(PlanLine, WorldWithoutPlan_SaysWhyBelowOnce) {

@@ -218,7 +218,7 @@ TEST(PlanAgreement, OutOfMemoryUnderNearest_TheNextRoundHasTheSameBatchAndRate) 
   EXPECT_EQ(*next->plan, *agreement.InForce()->plan);
   EXPECT_EQ(Batch(*next->plan), "51 = 1 x 17 x 3");
   EXPECT_DOUBLE_EQ(*next->plan->learning_rate, 0.102);
-  EXPECT_EQ(next->request.learned_max_micro_batch_size, 8) << "not the one that 17 left";
+  EXPECT_EQ(next->request.learned_max_micro_batch_size, 9) << "not the one that 17 left";
 }
 
 TEST(PlanAgreement, WhatTheProgramMayComplete_IsLeftToIt) {

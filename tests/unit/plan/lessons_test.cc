@@ -1,4 +1,4 @@
-// Lower, Changes, Compare and RankBatchSize: what follows from a plan in force.
+// Lower, Changes, Compare, Warnings and RankBatchSize: what follows from a plan in force.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -11,7 +11,9 @@
 namespace ddl::plan {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 
 Plan Even(std::int64_t micro, std::int64_t accumulation, std::int64_t world) {
   Plan plan;
@@ -56,7 +58,10 @@ TEST(Lower, OddMicro_TakesTheNextThatSplitsTheShare) {
   const auto prime = Lower(Request(), Even(7, 1, 2));
   ASSERT_TRUE(prime.ok()) << prime.status();
   EXPECT_EQ(prime->plan, Even(1, 7, 2));
-  EXPECT_EQ(prime->request.learned_max_micro_batch_size, 3);
+  EXPECT_EQ(prime->request.learned_max_micro_batch_size, 4);
+  const auto five = Lower(Request(), Even(5, 3, 1));
+  ASSERT_TRUE(five.ok()) << five.status();
+  EXPECT_EQ(five->plan, Even(3, 5, 1));
 }
 
 TEST(Lower, UnevenShares_SplitTheLargest) {
@@ -72,7 +77,7 @@ TEST(Lower, ExactPolicyWithEvenShares_NeedsNoDivisor) {
   request.batch_policy = BatchPolicy::kExact;
   const auto lowered = Lower(request, Even(7, 1, 2));
   ASSERT_TRUE(lowered.ok()) << lowered.status();
-  EXPECT_EQ(lowered->plan, Uneven(14, 3, 3, 2));
+  EXPECT_EQ(lowered->plan, Uneven(14, 4, 2, 2));
 }
 
 TEST(Lower, ToTheFloor_ThenRefusedWithIt) {
@@ -115,7 +120,7 @@ TEST(Lower, NearestBatch_IsTheSameInTheNextRound) {
   ASSERT_EQ(plan->global_batch_size, 51);
   const auto lowered = Lower(Fifty(), *plan);
   ASSERT_TRUE(lowered.ok()) << lowered.status();
-  EXPECT_EQ(lowered->request.learned_max_micro_batch_size, 8);
+  EXPECT_EQ(lowered->request.learned_max_micro_batch_size, 9);
   const auto next = Solve(lowered->request, 3);
   ASSERT_TRUE(next.ok()) << next.status();
   EXPECT_EQ(*next, lowered->plan);
@@ -128,8 +133,82 @@ TEST(Lower, ShareOfNoUsefulDivisor_IsSaidLoudly) {
   ASSERT_TRUE(lowered.ok()) << lowered.status();
   EXPECT_EQ(lowered->plan.micro_batch_size, 1);
   EXPECT_EQ(Compare(lowered->request, lowered->plan),
-            "out of memory left micro-batches of up to 8, but the 17 samples of a rank split "
-            "evenly into no more than 1: another --global-batch-size would train faster");
+            "global batch 50 cannot be shared evenly by 3 ranks: 51 is used "
+            "(--batch-policy=nearest), learning rate 0.102 for it");
+  EXPECT_THAT(Warnings(lowered->request, lowered->plan),
+              ElementsAre("out of memory left micro-batches of up to 9, but the 17 samples of a "
+                          "rank split evenly into no more than 1: --global-batch-size=48 would "
+                          "train faster"));
+}
+
+TEST(Lower, ProgramThatSplitsAnyShare_HalvesReally) {
+  Request request;
+  request.micro_batch_size = 31;
+  request.uneven_micro_steps = true;
+  const auto lowered = Lower(request, *Solve(request, 2));
+  ASSERT_TRUE(lowered.ok()) << lowered.status();
+  EXPECT_EQ(lowered->request.learned_max_micro_batch_size, 16);
+  EXPECT_EQ(lowered->plan, Uneven(62, 16, 2, 2));
+  EXPECT_FALSE(lowered->plan.even());
+  EXPECT_EQ(Describe(lowered->plan),
+            "global batch 62 = 2 ranks x 31 samples, in 2 micro-steps of up to 16");
+  EXPECT_EQ(Changes(Even(31, 1, 2), lowered->plan),
+            "micro-batch 31 -> up to 16 and accumulation 1 -> 2; global batch 62 held");
+  EXPECT_EQ(Compare(lowered->request, lowered->plan), "");
+  EXPECT_THAT(Warnings(lowered->request, lowered->plan), IsEmpty());
+  EXPECT_EQ(*Solve(lowered->request, 2), lowered->plan);
+  const auto again = Lower(lowered->request, lowered->plan);
+  ASSERT_TRUE(again.ok()) << again.status();
+  EXPECT_EQ(again->plan, Uneven(62, 8, 4, 2));
+}
+
+TEST(Lesson, ShareOfAnotherWorld_BelowTheFloorIsSaid) {
+  Request request = Floor(4);
+  request.global_batch_size = 34;
+  request.learned_max_micro_batch_size = 8;
+  EXPECT_EQ(*Solve(request, 2), Even(1, 17, 2));
+  EXPECT_THAT(Warnings(request, Even(1, 17, 2)),
+              ElementsAre("out of memory left micro-batches of up to 8, but the 17 samples of a "
+                          "rank split evenly into no more than 1, below --min-micro-batch-size=4: "
+                          "--global-batch-size=32 would train faster"));
+  request.uneven_micro_steps = true;
+  EXPECT_EQ(*Solve(request, 2), Uneven(34, 6, 3, 2));
+}
+
+TEST(Lesson, ThatDoesNotBind_NeedsNoWords) {
+  Request request;
+  request.global_batch_size = 12;
+  request.learned_max_micro_batch_size = 8;
+  EXPECT_THAT(Warnings(request, *Solve(request, 4)), IsEmpty());  // 3 samples a rank
+  request.grad_accum_steps = 4;
+  EXPECT_THAT(Warnings(request, *Solve(request, 1)), IsEmpty());
+}
+
+TEST(Warnings, SmallShares_AreSaidAgainstTheFloor) {
+  Request request = Floor(16);
+  request.global_batch_size = 32;
+  EXPECT_THAT(Warnings(request, *Solve(request, 8)),
+              ElementsAre("a rank has only 4 samples in a step, below --min-micro-batch-size=16"));
+}
+
+TEST(Warnings, WarmupOrFirstDecayBeyondTheEnd_IsSaid) {
+  Request request;
+  request.global_batch_size = 32;
+  request.base_lr = 0.1;
+  request.warmup_steps = 10000;
+  request.total_samples = 1617;
+  EXPECT_THAT(Warnings(request, *Solve(request, 1)),
+              ElementsAre("the warm-up of 320000 samples is not over before the training of 1617 "
+                          "is: the rate never reaches 0.1"));
+  request.warmup_steps = 50;
+  EXPECT_THAT(Warnings(request, *Solve(request, 1)), IsEmpty());
+  request.lr_decay = LrDecay::kStep;
+  request.lr_decay_steps = 100;
+  EXPECT_THAT(Warnings(request, *Solve(request, 1)),
+              ElementsAre("the first decay, after 3200 samples, lies beyond the training of 1617: "
+                          "the rate is never lowered"));
+  request.total_samples.reset();
+  EXPECT_THAT(Warnings(request, *Solve(request, 1)), IsEmpty());
 }
 
 TEST(Lower, TheLesson_SplitsAGivenMicroBatchToo) {
@@ -187,6 +266,16 @@ TEST(Compare, AnotherGlobal_IsSaidWithItsRate) {
   EXPECT_EQ(Compare(request, plan),
             "global batch 48 cannot be shared evenly by 5 ranks: 50 is used "
             "(--batch-policy=nearest)");
+}
+
+TEST(Compare, FewerSamplesThanRanks_IsSaidWithTheFactor) {
+  Request request;
+  request.global_batch_size = 1021;
+  EXPECT_EQ(Compare(request, Even(1, 1, 5000)),
+            "global batch 1021 is less than a sample for each of 5000 ranks: 5000 is used, 4.9 "
+            "times as many (--batch-policy=nearest)");
+  request.global_batch_size = 2048;
+  EXPECT_THAT(Compare(request, Even(1, 1, 1000000)), HasSubstr("1000000 is used, 488 times as"));
 }
 
 TEST(Compare, UnevenShares_AreSaid) {

@@ -17,7 +17,9 @@ namespace ddl::plan {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 
 struct Numbers {
   std::optional<std::int64_t> global = std::nullopt;
@@ -77,6 +79,41 @@ TEST(BatchPolicy, MicroThatDoesNotDivide_IsACap) {
             "10 x 4 x 3: 120");
   EXPECT_EQ(Solved(Asked(BatchPolicy::kExact, {.global = 120, .micro = 15}), 3), "14 x 3 x 3: 120");
   EXPECT_EQ(Solved(Asked(BatchPolicy::kExact, {.global = 97, .cap = 48}), 1), "33 x 3 x 1: 97");
+}
+
+TEST(BatchPolicy, PrimeShare_NearestMovesItAndFailSaysSo) {
+  EXPECT_EQ(Solved(Asked(BatchPolicy::kNearest, {.global = 1021, .cap = 64}), 1),
+            "60 x 17 x 1: 1020");
+  EXPECT_EQ(Solved(Asked(BatchPolicy::kExact, {.global = 1021, .cap = 64}), 1),
+            "64 x 16 x 1: 1021");
+  Request request = Asked(BatchPolicy::kFail, {.global = 1021, .cap = 64});
+  EXPECT_EQ(Solved(request, 1), "1 x 1021 x 1: 1021");
+  EXPECT_THAT(Warnings(request, *Solve(request, 1)),
+              ElementsAre("micro-batches of up to 64 fit, but the 1021 samples of a rank split "
+                          "evenly into no more than 1: --global-batch-size=1020 would train "
+                          "faster"));
+  request.min_micro_batch_size = 8;
+  EXPECT_EQ(Solved(request, 1),
+            "--global-batch-size=1021 is 1021 samples for each of 1 rank, which split evenly into "
+            "micro-batches of 1 at most, below --min-micro-batch-size=8; nearest: "
+            "--global-batch-size=1020, or --min-micro-batch-size=1, or --batch-policy=nearest or "
+            "exact");
+  request.batch_policy = BatchPolicy::kNearest;
+  EXPECT_EQ(Solved(request, 1), "60 x 17 x 1: 1020");
+  EXPECT_THAT(Warnings(request, *Solve(request, 1)), IsEmpty());
+  EXPECT_EQ(Compare(request, *Solve(request, 1)),
+            "global batch 1021 cannot be split evenly on 1 rank into micro-batches near the 64 "
+            "that fit: 1020 is used (--batch-policy=nearest)");
+}
+
+TEST(BatchPolicy, AccumulationThatSplitsBelowTheFloor_IsRefused) {
+  Request request = Asked(BatchPolicy::kFail, {.global = 64, .accumulation = 8});
+  request.min_micro_batch_size = 6;
+  EXPECT_EQ(Solved(request, 2),
+            "--global-batch-size=64 is 32 samples for each of 2 ranks, which split evenly into "
+            "micro-batches of 4, below --min-micro-batch-size=6; nearest: --global-batch-size=96, "
+            "or --grad-accum-steps=4, or --min-micro-batch-size=4, or --batch-policy=nearest or "
+            "exact");
 }
 
 TEST(BatchPolicy, AccumulationGiven_Stays) {
@@ -307,6 +344,17 @@ TEST(AdamNumbers, BeyondValidity_NameTheLargestGlobalBatch) {
                     HasSubstr("nearest: --global-batch-size=2552, or without --scale-adam")));
   request.global_batch_size = 2552;
   EXPECT_TRUE(Solve(request, 8).ok());
+}
+
+TEST(AdamNumbers, NearestBeyondValidity_TakesTheNextBelow) {
+  Request request = WithAdam(2559, 256);
+  request.batch_policy = BatchPolicy::kNearest;
+  request.lr_scaling = LrScaling::kSqrt;
+  request.scale_adam = true;
+  EXPECT_EQ(Solve(request, 1)->global_batch_size, 2559);
+  EXPECT_EQ(Solve(request, 4)->global_batch_size, 2556);
+  request.global_batch_size = 2560;  // asked for: not quietly made another
+  EXPECT_THAT(Refusal(request), HasSubstr("up to a global batch of 2559"));
 }
 
 TEST(Schedule, NumbersOutOfRange_AreRefusedByFlag) {

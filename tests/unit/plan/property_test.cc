@@ -2,11 +2,15 @@
 // numbers, where the coincidences are, the others up to the limits and beyond.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <cstdlib>
+#include <regex>
 #include <string>
 #include <vector>
 
+#include "agent/plan/divisors.h"
 #include "agent/plan/plan.h"
 #include "tests/unit/plan/any_request.h"
 
@@ -27,7 +31,10 @@ void ExpectIdentity(const Trial& trial, const Plan& plan) {
   ASSERT_EQ(plan.world_size, trial.world);
   ASSERT_GE(plan.micro_batch_size, 1);
   ASSERT_GE(plan.grad_accum_steps, 1);
-  if (request.batch_policy == BatchPolicy::kExact && request.global_batch_size.has_value()) {
+  const bool lesson = request.learned_max_micro_batch_size.has_value();
+  if (request.batch_policy == BatchPolicy::kExact
+          ? lesson || request.global_batch_size.has_value()
+          : lesson && request.uneven_micro_steps.value_or(false)) {
     // Enough micro-steps for the largest share, and no whole one too many.
     ASSERT_GE(plan.micro_batch_size * plan.grad_accum_steps, share);
     ASSERT_LT((plan.micro_batch_size - 1) * plan.grad_accum_steps, share);
@@ -44,15 +51,54 @@ void ExpectIdentity(const Trial& trial, const Plan& plan) {
   ASSERT_LE(plan.micro_batch_size, request.max_micro_batch_size.value_or(plan.micro_batch_size));
 }
 
+std::int64_t CapOf(const Request& request) {
+  return request.micro_batch_size.value_or(
+      request.max_micro_batch_size.value_or(std::int64_t{1} << 32U));
+}
+
+// A share has a divisor near the cap: in at most twice the fewest micro-steps, and not
+// below the floor.
+bool SplitsNear(const Request& request, std::int64_t share) {
+  const std::int64_t cap = CapOf(request);
+  const std::int64_t micro = Divisors(share).AtMost(cap);
+  return share / micro <= 2 * ((share + cap - 1) / cap) &&
+         micro >= std::min(request.min_micro_batch_size.value_or(1), share);
+}
+
+// kNearest with a free accumulation: near what fits and not below the floor, whether the
+// global batch moved for it or not.
+void ExpectNear(const Request& request, const Plan& plan) {
+  const std::int64_t asked = *request.global_batch_size;
+  const std::int64_t share = (asked + plan.world_size - 1) / plan.world_size;
+  const std::int64_t cap = CapOf(request);
+  ASSERT_LE(plan.grad_accum_steps, 2 * ((share + cap - 1) / cap));
+  ASSERT_LE(plan.micro_batch_size, cap);
+  if (plan.grad_accum_steps > 1) {
+    ASSERT_GE(plan.micro_batch_size, request.min_micro_batch_size.value_or(1));
+  }
+  if (asked % plan.world_size == 0) {
+    ASSERT_EQ(plan.global_batch_size == asked, SplitsNear(request, share));
+    ASSERT_LT(std::abs(plan.global_batch_size - asked) / plan.world_size, cap);
+  }
+}
+
 // What was given is what is had, as far as the policy promises it.
 void ExpectHeld(const Trial& trial, const Plan& plan) {
   const Request& request = trial.request;
   const BatchPolicy policy = request.batch_policy.value_or(BatchPolicy::kFail);
   const std::int64_t asked = request.global_batch_size.value_or(plan.global_batch_size);
-  const bool shares = asked % trial.world == 0;
   const bool free = !request.grad_accum_steps.has_value() || request.micro_batch_size.has_value();
-  if (policy != BatchPolicy::kNearest || (shares && free)) {
+  const bool all = request.grad_accum_steps.has_value() && request.micro_batch_size.has_value();
+  if (policy != BatchPolicy::kNearest) {
     ASSERT_EQ(plan.global_batch_size, asked);
+  } else if (request.global_batch_size.has_value() && free &&
+             !(all &&
+               *request.micro_batch_size * *request.grad_accum_steps * trial.world == asked)) {
+    ExpectNear(request, plan);
+  }
+  if (policy == BatchPolicy::kFail && request.global_batch_size.has_value()) {
+    ASSERT_GE(plan.micro_batch_size,
+              std::min(request.min_micro_batch_size.value_or(1), asked / trial.world));
   }
   if (policy == BatchPolicy::kFail || !request.global_batch_size.has_value()) {
     ASSERT_EQ(plan.micro_batch_size, request.micro_batch_size.value_or(plan.micro_batch_size));
@@ -93,6 +139,75 @@ TEST(SolveProperty, AnyBatch_IdentityAndWhatIsHeld_OrAlternativesThatAreAccepted
   }
   EXPECT_GT(solved, kRequests / 4);
   EXPECT_GT(alternatives, kRequests / 20);
+}
+
+// kFail may split a share far below what fits; it never does so without a word.
+TEST(WarningsProperty, MicroFarBelowWhatFits_IsSaidAndTheBatchNamedIsBetter) {
+  Random random(9);
+  int said = 0;
+  for (int i = 0; i < kRequests / 20; ++i) {
+    Request request;
+    request.global_batch_size = random.UpTo(12);
+    request.max_micro_batch_size = random.UpTo(6);
+    request.batch_policy = BatchPolicy::kFail;
+    const std::int64_t world = random.UpTo(3);
+    const auto plan = Solve(request, world);
+    if (!plan.ok()) {
+      continue;
+    }
+    const std::vector<std::string> warnings = Warnings(request, *plan);
+    const bool far =
+        plan->grad_accum_steps > 1 && plan->micro_batch_size <= *request.max_micro_batch_size / 2;
+    ASSERT_EQ(warnings.size(), far ? 1U : 0U) << Describe(request) << " on " << world;
+    static const std::regex kNumber("--global-batch-size=([0-9]+)");
+    std::smatch match;
+    if (far && std::regex_search(warnings[0], match, kNumber)) {
+      request.global_batch_size = std::stoll(match[1]);
+      const auto better = Solve(request, world);
+      ASSERT_TRUE(better.ok()) << better.status();
+      ASSERT_GT(better->micro_batch_size, plan->micro_batch_size) << warnings[0];
+      ++said;
+    }
+  }
+  EXPECT_GT(said, kRequests / 2000);
+}
+
+// A lesson moves the split and nothing else, at any world; a split below the floor, or
+// far below what fits, is said.
+TEST(LessonProperty, AnyWorld_OnlyTheSplitMovesAndAPoorOneIsSaid) {
+  Random random(10);
+  int poor = 0;
+  for (int i = 0; i < kRequests / 4; ++i) {
+    Trial trial = AnyBatch(random);
+    const auto before = Solve(trial.request, trial.world);
+    if (!before.ok()) {
+      continue;
+    }
+    Request& request = trial.request;
+    const std::int64_t floor = request.min_micro_batch_size.value_or(1);
+    const std::int64_t most = std::max(floor, random.UpTo(random.OneIn(2) ? 5 : 32));
+    request.learned_max_micro_batch_size = most;
+    request.uneven_micro_steps = random.OneIn(2);
+    SCOPED_TRACE(Describe(request) + " learned " + std::to_string(most) + " on " +
+                 std::to_string(trial.world));
+    const auto plan = Solve(request, trial.world);
+    ASSERT_TRUE(plan.ok()) << plan.status();
+    ExpectIdentity(trial, *plan);
+    ASSERT_EQ(plan->global_batch_size, before->global_batch_size);
+    ASSERT_LE(plan->micro_batch_size, most);
+    if (before->micro_batch_size > most) {
+      if (*request.uneven_micro_steps || request.batch_policy == BatchPolicy::kExact) {
+        ASSERT_GE(2 * plan->micro_batch_size, most);
+      } else if (plan->micro_batch_size <= most / 2 || plan->micro_batch_size < floor) {
+        ASSERT_FALSE(Warnings(request, *plan).empty());
+        ++poor;
+      }
+    }
+    if (HasFatalFailure()) {
+      return;
+    }
+  }
+  EXPECT_GT(poor, kRequests / 1000);
 }
 
 TEST(SolveProperty, CapsThatContradict_AreSettledOneByOne) {
@@ -192,6 +307,18 @@ TEST(SolveProperty, RateRefused_NamesAlternativesThatAreAccepted) {
   EXPECT_GT(alternatives, kRequests / 200);
 }
 
+// A world that shares the global batch evenly keeps it, unless the policy finds no split
+// of a share that the floor or what fits allows.
+bool HoldsAt(const Request& held, std::int64_t world) {
+  const std::int64_t share = *held.global_batch_size / world;
+  const BatchPolicy policy = held.batch_policy.value_or(BatchPolicy::kFail);
+  return policy == BatchPolicy::kExact ||
+         (policy == BatchPolicy::kNearest
+              ? SplitsNear(held, share)
+              : Divisors(share).AtMost(CapOf(held)) >=
+                    std::min(held.min_micro_batch_size.value_or(1), share));
+}
+
 // The schedule of a training whose world changes: samples never move.
 TEST(HoldGlobalProperty, OtherWorld_KeepsTheBatchWhereItCanAndTheSamplesAlways) {
   Random random(5);
@@ -208,7 +335,7 @@ TEST(HoldGlobalProperty, OtherWorld_KeepsTheBatchWhereItCanAndTheSamplesAlways) 
     const auto after = Solve(held, world);
     const std::int64_t global = trial.request.global_batch_size.value_or(before->global_batch_size);
     if (global % world == 0 && global / world <= std::int64_t{1} << 32U &&
-        global == before->global_batch_size) {
+        global == before->global_batch_size && HoldsAt(held, world)) {
       ASSERT_TRUE(after.ok()) << after.status() << "\n" << Describe(held);
       ASSERT_EQ(after->global_batch_size, global) << Describe(held);
       ASSERT_EQ(after->learning_rate, before->learning_rate);
@@ -235,6 +362,7 @@ TEST(LowerProperty, UntilItIsRefused_OnlyTheSplitMoves) {
       continue;
     }
     Request request = trial.request;
+    request.uneven_micro_steps = random.OneIn(2);
     // A micro-batch is below 2^33, and halves at least.
     for (int halved = 0;; ++halved) {
       ASSERT_LT(halved, 34);
@@ -251,6 +379,9 @@ TEST(LowerProperty, UntilItIsRefused_OnlyTheSplitMoves) {
                 smaller.micro_batch_size * smaller.grad_accum_steps * smaller.world_size ==
                     smaller.global_batch_size);
       ASSERT_GE(smaller.micro_batch_size * smaller.grad_accum_steps, RankBatchSize(smaller, 0));
+      if (*request.uneven_micro_steps) {
+        ASSERT_GE(2 * smaller.micro_batch_size, *lowered->request.learned_max_micro_batch_size);
+      }
       Plan same = smaller;
       same.micro_batch_size = plan->micro_batch_size;
       same.grad_accum_steps = plan->grad_accum_steps;

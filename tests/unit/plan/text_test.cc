@@ -71,6 +71,25 @@ TEST(DescribePlan, RateAndWarmup_OnlyWhereTheySaySomething) {
   EXPECT_EQ(Describe(plan), "global batch 128 = micro 32 x accumulation 2 x world 2");
 }
 
+TEST(DescribePlan, UnevenShares_AreNoProductOfTheThree) {
+  Plan plan;
+  plan.world_size = 5;
+  plan.global_batch_size = 48;
+  plan.micro_batch_size = 4;
+  plan.grad_accum_steps = 3;
+  EXPECT_EQ(Describe(plan),
+            "global batch 48 = 3 ranks x 10 + 2 x 9 samples, in 3 micro-steps of up to 4");
+  EXPECT_EQ(DescribeShares(plan), "3 ranks x 10 + 2 x 9");
+  plan.micro_batch_size = 10;
+  plan.grad_accum_steps = 1;
+  EXPECT_EQ(Describe(plan), "global batch 48 = 3 ranks x 10 + 2 x 9 samples, in 1 micro-step");
+  plan.global_batch_size = 31;
+  plan.world_size = 1;
+  plan.micro_batch_size = 11;
+  plan.grad_accum_steps = 3;
+  EXPECT_EQ(Describe(plan), "global batch 31 = 1 rank x 31 samples, in 3 micro-steps of up to 11");
+}
+
 TEST(DescribeRequest, EachField_IsItsFlag) {
   Request request;
   EXPECT_EQ(Describe(request), "");
