@@ -1,6 +1,7 @@
 // The plan in words.
 #include "launcher/plan_lines.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -99,10 +100,19 @@ std::vector<PlanLine> PlanLines::OnChanged(const core::PlanChanged& changed) {
   std::vector<PlanLine> lines = {{true, changed.text},
                                  {false, absl::StrCat("plan: ", plan::Describe(*changed.plan), " [",
                                                       plan::Hash(*changed.plan), "]")}};
-  if (std::string loud = plan::Compare(changed.plan_request, *changed.plan); !loud.empty()) {
-    lines.push_back({true, std::move(loud)});
-  }
+  SayWarnings(changed.plan_request, *changed.plan, lines);
   return lines;
+}
+
+void PlanLines::SayWarnings(const plan::Request& request, const plan::Plan& plan,
+                            std::vector<PlanLine>& lines) {
+  std::vector<std::string> warnings = plan::Warnings(request, plan);
+  for (const std::string& warning : warnings) {
+    if (std::find(said_warnings_.begin(), said_warnings_.end(), warning) == said_warnings_.end()) {
+      lines.push_back({true, warning});
+    }
+  }
+  said_warnings_ = std::move(warnings);
 }
 
 std::vector<PlanLine> PlanLines::Say(const plan::Plan& plan, const plan::Request& request,
@@ -116,9 +126,7 @@ std::vector<PlanLine> PlanLines::Say(const plan::Plan& plan, const plan::Request
   if (std::string loud = plan::Compare(request, plan); !loud.empty()) {
     lines.push_back({true, std::move(loud)});
   }
-  for (std::string& warning : plan::Warnings(request, plan)) {
-    lines.push_back({true, std::move(warning)});
-  }
+  SayWarnings(request, plan, lines);
   last = in_force_ = plan;
   return lines;
 }

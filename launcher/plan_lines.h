@@ -38,7 +38,12 @@ class PlanLines {
   // Loudly, once: flags that do nothing, and shares that most programs do not know of.
   void SayWhatNeedsTheProgram(const core::RoundStart& start, std::vector<PlanLine>& lines);
 
+  // Loudly, what the numbers do not show; not again while it stays the same.
+  void SayWarnings(const plan::Request& request, const plan::Plan& plan,
+                   std::vector<PlanLine>& lines);
+
   const plan::Request flags_;
+  std::vector<std::string> said_warnings_;
   bool said_gaps_ = false;
   bool said_uneven_ = false;
   std::int64_t round_ = 0;

@@ -27,7 +27,7 @@ struct Words {
   void Part(const std::string& name, bool same) { (same ? held : moved).Add(name); }
 };
 
-// "16", or "up to 16" where the last of a step is smaller.
+// "16", or "up to 16" where the last of a step are smaller.
 std::string MicroText(const Plan& plan) {
   return (plan.even() ? "" : "up to ") + std::to_string(plan.micro_batch_size);
 }

@@ -43,7 +43,7 @@ struct Request {
   // micro-batches of at most so many; the global batch does not depend on it.
   std::optional<std::int64_t> learned_max_micro_batch_size;
   // No flag: the program splits its share as the SDK's RunStep does, so the lesson may
-  // leave the last micro-batch of a step smaller than the others.
+  // leave the last micro-batches of a step one sample smaller than the others.
   std::optional<bool> uneven_micro_steps;
   // The rate.
   std::optional<double> base_lr;  // at base_batch_size
@@ -104,7 +104,7 @@ struct Plan {
 
   // global = micro x accumulation x world. Else either the ranks' shares differ
   // (kExact), by at most one sample, the first ranks have the larger ones; or the last
-  // micro-batch of a share is smaller (kExact, uneven_micro_steps); or both.
+  // micro-batches of a share are a sample smaller (kExact, uneven_micro_steps); or both.
   [[nodiscard]] bool even() const;
   friend bool operator==(const Plan&, const Plan&) = default;
 };

@@ -100,7 +100,7 @@ constexpr FlagSpec kFlags[] = {
     {I::kBatchPolicy, G::kPlan, "batch-policy", 0, "P", "",
      "Global batch that cannot be: exact, nearest, fail", "", C::kBatch, "exact nearest fail"},
     {I::kMinMicroBatchSize, G::kPlan, "min-micro-batch-size", 0, "N", "1",
-     "Out of memory lowers the micro-batch to this at most", "", C::kBatch},
+     "The least that a split or out of memory makes of it", "", C::kBatch},
     {I::kOomExitCodes, G::kPlan, "oom-exit-codes", 0, "N,..", "",
      "Exit codes by which a program says out of memory", "", C::kTrial},
     {I::kBaseLr, G::kRate, "base-lr", 0, "RATE", "", "Learning rate at --base-batch-size", "",

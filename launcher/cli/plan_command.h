@@ -9,7 +9,7 @@
 //   rank_batch_sizes   the largest and the smallest share of a rank in a step
 //   ranks_with_the_largest   so many, the first ones; the others have the smallest
 //   even               micro x accumulation x world is the global batch; else the last
-//                      micro-batch of a rank may be smaller
+//                      micro-batches of a rank may be a sample smaller
 //   learning_rate      null: no --base-lr
 //   warmup_samples, warmup_steps, warmup_start_lr, total_samples, total_steps (null: not
 //   known), lr_decay, lr_decay_samples, lr_decay_factor (null: not for this decay)

@@ -277,6 +277,16 @@ TEST_F(ParseLine, RateWithoutBatch_IsLeftToTheProgramsDefaults) {
             plan::LrScaling::kLinear);
 }
 
+TEST_F(ParseLine, RateThatNoProgramCanMend_IsRefusedWhateverTheNodes) {
+  EXPECT_THAT(UsageError({"--nnodes=1:4", "--rdzv-endpoint=a:1", "--rdzv-id=x", "--lr-decay=cosine",
+                          "--lr-decay-factor=0.5"}),
+              HasSubstr("--lr-decay-factor=0.5 with --lr-decay=cosine"));
+  EXPECT_THAT(UsageError({"--lr-scaling=linear", "--scale-adam"}),
+              HasSubstr("nearest: --lr-scaling=sqrt"));
+  EXPECT_THAT(UsageError({"--warmup-ratio=0.1", "--warmup-steps=5"}),
+              HasSubstr("are lengths of the one warm-up"));
+}
+
 TEST_F(ParseLine, BadPlanValues_NameTheFlag) {
   EXPECT_THAT(UsageError({"--global-batch-size=0"}),
               HasSubstr("--global-batch-size=0: must be a whole number of 1 or more"));

@@ -60,6 +60,19 @@ TEST(PlanLines, ActualGlobalBatchIsAnother_IsLoud) {
   EXPECT_THAT(said[1], StartsWith("! global batch 50 cannot be shared evenly by 3 ranks: 48"));
 }
 
+TEST(PlanLines, WhatTheNumbersDoNotShow_IsLoudToo) {
+  PlanLines lines{{}};
+  core::RoundStart start = Start(1, 4, 4);
+  start.plan_request.total_samples = 480;
+  start.plan_request.warmup_steps = 10;
+  start.plan = plan::Solve(start.plan_request, 4).value();
+  const auto said = Texts(lines.OnStart(start));
+  ASSERT_THAT(said, SizeIs(2));
+  EXPECT_THAT(said[1], StartsWith("! the warm-up of 480 samples is not over"));
+  start.round = 2;
+  EXPECT_THAT(lines.OnStart(start), SizeIs(1)) << "said before";
+}
+
 TEST(PlanLines, ProgramsPlan_IsSaidOnceAndComparedWithItsOwnKind) {
   PlanLines lines{{}};
   core::RoundStart start;
