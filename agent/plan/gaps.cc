@@ -191,6 +191,7 @@ std::vector<std::string> NotInForce(const Request& launcher, const Request& in_f
     line->second.Add(FlagText(name, *(launcher.*field)));
   });
   std::vector<std::string> texts;
+  texts.reserve(lines.size());
   for (const auto& [missing, flags] : lines) {
     texts.push_back(flags.Text("and") + (flags.size() == 1 ? " needs " : " need ") + missing);
   }

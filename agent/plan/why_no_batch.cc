@@ -120,8 +120,8 @@ std::optional<std::string> WhyBelowFloor(const Request& request, std::int64_t wo
   }
   alternatives.Offer(&Request::min_micro_batch_size, kMinMicro, batch->micro);
   alternatives.OfferPolicies();
-  return Flag(kGlobal, batch->global) + " is " + std::to_string(share) + " samples for each of " +
-         Ranks(world) + ", which split evenly into micro-batches of " +
+  return "the " + std::to_string(share) + " samples that " + Flag(kGlobal, batch->global) +
+         " gives a rank of " + std::to_string(world) + " split evenly into micro-batches of " +
          std::to_string(batch->micro) + (request.grad_accum_steps.has_value() ? "" : " at most") +
          ", below " + Flag(kMinMicro, floor) + alternatives.Text();
 }

@@ -94,7 +94,7 @@ TEST(BatchPolicy, PrimeShare_NearestMovesItAndFailSaysSo) {
                           "faster"));
   request.min_micro_batch_size = 8;
   EXPECT_EQ(Solved(request, 1),
-            "--global-batch-size=1021 is 1021 samples for each of 1 rank, which split evenly into "
+            "the 1021 samples that --global-batch-size=1021 gives a rank of 1 split evenly into "
             "micro-batches of 1 at most, below --min-micro-batch-size=8; nearest: "
             "--global-batch-size=1020, or --min-micro-batch-size=1, or --batch-policy=nearest or "
             "exact");
@@ -110,7 +110,7 @@ TEST(BatchPolicy, AccumulationThatSplitsBelowTheFloor_IsRefused) {
   Request request = Asked(BatchPolicy::kFail, {.global = 64, .accumulation = 8});
   request.min_micro_batch_size = 6;
   EXPECT_EQ(Solved(request, 2),
-            "--global-batch-size=64 is 32 samples for each of 2 ranks, which split evenly into "
+            "the 32 samples that --global-batch-size=64 gives a rank of 2 split evenly into "
             "micro-batches of 4, below --min-micro-batch-size=6; nearest: --global-batch-size=96, "
             "or --grad-accum-steps=4, or --min-micro-batch-size=4, or --batch-policy=nearest or "
             "exact");
