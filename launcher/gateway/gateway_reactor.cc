@@ -17,7 +17,9 @@ std::optional<Instant> GatewayService::AnswerBy(const grpc::CallbackServerContex
     return std::nullopt;
   }
   constexpr Duration kMargin = std::chrono::milliseconds(200);
-  const Duration margin = std::min<Duration>(kMargin, left / 4);
+  // gRPC sends the time that is left rounded up, by 1 % at most (the grpc-timeout header).
+  constexpr int kRounding = 100;
+  const Duration margin = std::min<Duration>(kMargin + left / kRounding, left / 4);
   return MonotonicNow() + left - margin;
 }
 

@@ -486,6 +486,21 @@ TEST(Gateway, RoundEnds_WatchersOfThePlanAreAborted) {
   EXPECT_EQ(watch.get().first.error_code(), grpc::StatusCode::ABORTED);
 }
 
+// gRPC tells the server how long a call may take, in so few digits that 1005 s becomes
+// 1010: the answer must come before the caller gives up all the same.
+TEST(Gateway, LongDeadline_IsAnsweredBeforeTheCallerGivesUp) {
+  LoneGateway lone;
+  const auto stub = lone.NewStub();
+  constexpr Duration kTimeout = std::chrono::seconds(1005);
+  const Instant gives_up = MonotonicNow() + kTimeout;
+  auto call = std::async(std::launch::async, [&] { return Barrier(*stub, 0, kTimeout); });
+  lone.RunUntil([&] { return lone.gateway().deadline().has_value(); });
+  EXPECT_LT(*lone.gateway().deadline(), gives_up);
+  lone.gateway().EndRound("over");
+  lone.Answer(call);
+  EXPECT_EQ(call.get().error_code(), grpc::StatusCode::ABORTED);
+}
+
 TEST(Gateway, WorkerThatExitsForLackOfMemory_IsRememberedWithItsNumbers) {
   LoneGateway lone;
   const auto stub = lone.NewStub();
