@@ -169,12 +169,12 @@ inline std::vector<Request> AlternativesIn(const Request& request, const std::st
   if (at == std::string::npos) {
     return alternatives;
   }
-  static const std::regex kWord(
+  static const std::regex word(
       "(--[a-z0-9-]+)=([^ ,]+)|(, or )?without (--[a-z-]+)(?: and (--[a-z-]+))?| or ([^ ,-][^ "
       ",]*)");
   std::string name;
   for (auto it = std::sregex_iterator(refusal.begin() + static_cast<std::ptrdiff_t>(at),
-                                      refusal.end(), kWord);
+                                      refusal.end(), word);
        it != std::sregex_iterator(); ++it) {
     const std::smatch& match = *it;
     if (match[4].matched) {

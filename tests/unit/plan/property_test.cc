@@ -159,9 +159,9 @@ TEST(WarningsProperty, MicroFarBelowWhatFits_IsSaidAndTheBatchNamedIsBetter) {
     const bool far =
         plan->grad_accum_steps > 1 && plan->micro_batch_size <= *request.max_micro_batch_size / 2;
     ASSERT_EQ(warnings.size(), far ? 1U : 0U) << Describe(request) << " on " << world;
-    static const std::regex kNumber("--global-batch-size=([0-9]+)");
+    static const std::regex number("--global-batch-size=([0-9]+)");
     std::smatch match;
-    if (far && std::regex_search(warnings[0], match, kNumber)) {
+    if (far && std::regex_search(warnings[0], match, number)) {
       request.global_batch_size = std::stoll(match[1]);
       const auto better = Solve(request, world);
       ASSERT_TRUE(better.ok()) << better.status();
