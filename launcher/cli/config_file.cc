@@ -237,7 +237,10 @@ absl::StatusOr<std::map<FlagId, RawValue>> ParseConfig(std::string_view text,
                                                        const std::string& name, Command command) {
   Reader reader(name, command);
   try {
-    std::istringstream stream{std::string(text)};
+    // yaml-cpp takes a line break at the end for the quote that closes a text, and with
+    // it all that lies between.
+    const std::string_view lines = text.substr(0, text.find_last_not_of("\r\n") + 1);
+    std::istringstream stream{std::string(lines)};
     YAML::Parser parser(stream);
     while (reader.error().ok() && parser.HandleNextDocument(reader)) {
     }

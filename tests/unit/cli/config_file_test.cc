@@ -115,6 +115,16 @@ TEST(Config, AnchorsAliasesAndTags_AreRefused) {
   EXPECT_THAT(Error("<<: {nnodes: 1}"), HasSubstr("<<: no such flag"));
 }
 
+TEST(Config, QuoteThatIsNotClosed_IsRefusedWithItsPlace) {
+  for (const std::string quote : {"\"", "'"}) {
+    for (const std::string end : {"", "\n", "\n\n", "\r\n"}) {
+      const auto values = ParseConfig("role: " + quote + "abc\nmicro-batch-size: 4" + end, "c.yaml",
+                                      Command::kLaunch);
+      EXPECT_THAT(std::string(values.status().message()), HasSubstr("this is no YAML")) << quote;
+    }
+  }
+}
+
 TEST(Config, NoYaml_IsRefusedWithItsPlace) {
   EXPECT_THAT(Error("nnodes: 'open"), StartsWith("train.yaml:1:"));
   EXPECT_THAT(Error("nnodes: \"\\q\""), HasSubstr("this is no YAML"));
