@@ -96,6 +96,13 @@ std::vector<PlanLine> PlanLines::OnChanged(const core::PlanChanged& changed) {
   }
   revision_ = changed.revision;
   in_force_ = changed.plan;
+  // Both kinds are split so from now on; the global batch is what it was.
+  for (Slot* const slot : {&launchers_, &programs_}) {
+    if (slot->has_value() && (*slot)->global_batch_size == changed.plan->global_batch_size) {
+      (*slot)->micro_batch_size = changed.plan->micro_batch_size;
+      (*slot)->grad_accum_steps = changed.plan->grad_accum_steps;
+    }
+  }
   (program_agreed_ ? programs_ : launchers_) = changed.plan;
   std::vector<PlanLine> lines = {{true, changed.text},
                                  {false, absl::StrCat("plan: ", plan::Describe(*changed.plan), " [",

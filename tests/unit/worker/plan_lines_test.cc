@@ -177,5 +177,22 @@ TEST(PlanLines, OutOfMemory_IsLoudOnceAndTheNextRoundDiffersFromIt) {
   EXPECT_THAT(lines.OnStart(Start(2, 4, 2)), SizeIs(1)) << "nothing moved since then";
 }
 
+TEST(PlanLines, OutOfMemoryUnderTheProgramsPlan_CountsForTheLaunchersToo) {
+  PlanLines lines{{}};
+  lines.OnStart(Start(1, 4, 4));
+  core::PlanReply reply;
+  reply.round = 1;
+  reply.plan = Start(1, 4, 4).plan;
+  reply.plan->learning_rate = 0.1;
+  lines.OnAgreed(reply);
+  core::PlanChanged changed;
+  changed.round = 1;
+  changed.revision = 1;
+  changed.plan = Start(1, 4, 2).plan;
+  changed.plan->learning_rate = 0.1;
+  lines.OnChanged(changed);
+  EXPECT_THAT(lines.OnStart(Start(2, 4, 2)), SizeIs(1)) << "nothing moved since then";
+}
+
 }  // namespace
 }  // namespace ddl
