@@ -79,12 +79,31 @@ void Job::On(Turn& turn, const AgentConnected& hello) {
         absl::StrCat("host ", hello.host, " (", ShortIncarnation(hello.agent.incarnation),
                      ") is refused: ", refusal->text));
     if (state_ == State::kGathering) {
-      last_departure_ = absl::StrCat("host ", hello.host, " was refused: ", refusal->text);
+      TellOfRefusal(turn, absl::StrCat("host ", hello.host, " was refused: ", refusal->text));
     }
     Tell(turn, hello.agent, *std::move(refusal));
     return;
   }
   Join(turn, hello);
+}
+
+void Job::TellOfRefusal(Turn& turn, std::string text) {
+  // One that tries again and again is said once; a crowd, in part.
+  if (text == last_departure_) {
+    return;
+  }
+  last_departure_ = std::move(text);
+  if (num_told_refusals_ >= kMaxNamed) {
+    return;
+  }
+  ++num_told_refusals_;
+  Waiting waiting = MakeWaiting(turn.now);
+  absl::StrAppend(&waiting.text, "; ", last_departure_);
+  for (const auto& [incarnation, agent] : agents_) {
+    if (agent.ready()) {
+      Tell(turn, RefOf(agent), waiting);
+    }
+  }
 }
 
 std::optional<Rejected> Job::Refuse(const Turn& turn, const AgentConnected& hello) const {

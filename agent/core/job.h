@@ -124,6 +124,8 @@ class Job {
   [[nodiscard]] std::optional<Rejected> Refuse(const Turn& turn, const AgentConnected& hello) const;
   [[nodiscard]] std::optional<Rejected> RefuseForPlace(const Turn& turn,
                                                        const AgentConnected& hello) const;
+  // Those who wait hear why somebody does not come.
+  void TellOfRefusal(Turn& turn, std::string text);
   // Heard from lately. Another may be dead already, and its loss not yet noticed.
   [[nodiscard]] bool IsSurelyThere(const Turn& turn, const Agent& agent) const;
   void Join(Turn& turn, const AgentConnected& hello);
@@ -305,6 +307,7 @@ class Job {
   std::string port_wanted_from_;         // incarnation; empty: from nobody
   std::string no_plan_;                  // why those who are ready cannot start
   std::string last_departure_;           // why a node is missing; may be empty
+  std::size_t num_told_refusals_ = 0;    // in this gathering
   std::set<std::string> other_waiting_;  // bounded by kMaxNamed
   Instant forget_deadline_;              // once ended
 

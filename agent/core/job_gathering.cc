@@ -108,6 +108,7 @@ void Job::BeginGathering(Turn& turn) {
   last_call_.reset();
   form_timer_.reset();
   num_told_waiting_ = 0;
+  num_told_refusals_ = 0;
   for (auto& [incarnation, agent] : agents_) {
     ArmJoin(turn, agent);
   }

@@ -106,7 +106,7 @@ class AuditTest(E2eTest):
         self.assertEqual(job.returncode, 0, job.stderr)
         self.assertEqual(self.assert_same_training("split-31", "calm-31")["restart_count"], 0)
         self.assert_each_sample_once("split-31", 1, steps)
-        (smaller,) = re.findall(r"from that step on: micro-batch 31 -> (\d+)", job.stderr)
+        (smaller,) = re.findall(r"from that step on: micro-batch 31 -> up to (\d+)", job.stderr)
         self.assertIn(int(smaller), range(10, 17), job.stderr)
 
     def test_out_of_memory_at_the_floor_ends_the_job_with_the_reason(self):

@@ -1,4 +1,6 @@
 // Who may join, who comes back, and what those who wait are told.
+#include <gmock/gmock.h>
+
 #include "absl/strings/str_cat.h"
 #include "agent/base/limits.h"
 #include "tests/unit/core/harness.h"
@@ -6,6 +8,8 @@
 namespace ddl::core {
 namespace {
 
+using ::testing::AllOf;
+using ::testing::HasSubstr;
 using JobJoin = Harness;
 
 TEST_F(JobJoin, LastNode_FormsTheRoundWithRanksInOrderOfArrival) {
@@ -156,6 +160,20 @@ TEST_F(JobJoin, OtherTerms_AreRefusedAndTheJobGoesOn) {
   EXPECT_EQ(Told<Rejected>("d")->reason, Reason::kPlanDiffers);
   Connect(Hello("e", 2));
   EXPECT_EQ(StateOfJob(), Job::State::kRunning);
+}
+
+TEST_F(JobJoin, OtherTermsWhileOthersWait_TheyHearOfItOnce) {
+  Connect(Hello("a", 2));
+  AgentConnected b = Hello("b", 2);
+  b.plan.global_batch_size = 64;
+  Clear();
+  Connect(b);
+  EXPECT_THAT(Told<Waiting>("a")->text,
+              AllOf(HasSubstr("1 of 2 nodes"), HasSubstr("host host-b was refused"),
+                    HasSubstr("--global-batch-size=64")));
+  Clear();
+  Connect(b);
+  EXPECT_FALSE(Told<Waiting>("a").has_value());
 }
 
 TEST_F(JobJoin, AsManyAgainAsTheJobHas_TheLastIsRefusedWithTheCount) {
