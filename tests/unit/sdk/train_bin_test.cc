@@ -338,7 +338,8 @@ TEST_F(TrainBinTest, MissingOrBrokenData_IsOneClearMessage) {
   Process missing = Start({"--data", "/not/there.csv"});
   EXPECT_EQ(missing.Wait(), 1);
   EXPECT_THAT(ReadFile(missing.output),
-              HasSubstr("train_bin: rank 0: cannot open the data file /not/there.csv: No such"));
+              HasSubstr("train_bin: rank 0: cannot open the data file /not/there.csv (--data=FILE "
+                        "names another): No such"));
   std::ofstream(Path("broken.csv")) << "1,2,3\n";
   Process broken = Start({"--data", Path("broken.csv")});
   EXPECT_EQ(broken.Wait(), 1);

@@ -25,7 +25,8 @@ absl::StatusOr<std::string> ReadAll(const std::string& path) {
   errno = 0;
   const std::unique_ptr<gzFile_s, int (*)(gzFile)> file(::gzopen(path.c_str(), "rb"), &::gzclose);
   if (file == nullptr) {
-    return absl::ErrnoToStatus(errno == 0 ? ENOMEM : errno, "cannot open the data file " + path);
+    return absl::ErrnoToStatus(errno == 0 ? ENOMEM : errno, "cannot open the data file " + path +
+                                                                " (--data=FILE names another)");
   }
   std::string text;
   std::array<char, 1U << 16U> buffer{};
