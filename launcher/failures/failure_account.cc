@@ -99,9 +99,7 @@ bool EndsWithException(std::string_view text) {
   int others = 0;
   const std::size_t newline = text.find('\n', start);
   text.remove_prefix(newline == std::string_view::npos ? text.size() : newline + 1);
-  while (!text.empty()) {
-    const std::string_view line = text.substr(0, text.find('\n'));
-    text.remove_prefix(std::min(line.size() + 1, text.size()));
+  for (const std::string_view line : LinesOf(text)) {
     if (line.empty() || (IsStackNote(line) && (others > 0 || !is_python))) {
       continue;
     }

@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "agent/base/signal_name.h"
+#include "launcher/failures/text.h"
 
 namespace ddl {
 namespace {
@@ -26,10 +27,8 @@ std::string TimeText(std::int64_t wall_time_s) {
 }
 
 void AppendIndented(std::string_view text, std::string_view indent, std::string& out) {
-  while (!text.empty()) {
-    const std::size_t end = std::min(text.find('\n'), text.size());
-    out.append(indent).append(text.substr(0, end)).push_back('\n');
-    text.remove_prefix(std::min(end + 1, text.size()));
+  for (const std::string_view line : LinesOf(text)) {
+    out.append(indent).append(line).push_back('\n');
   }
 }
 

@@ -9,6 +9,7 @@
 
 #include "agent/base/file_io.h"
 #include "launcher/binding/shared_memory.h"
+#include "launcher/failures/text.h"
 
 namespace ddl {
 namespace {
@@ -52,12 +53,10 @@ void ReadGroup(MemoryFacts& facts) {
 }  // namespace
 
 std::optional<std::int64_t> NumberAfter(std::string_view text, std::string_view key) {
-  while (!text.empty()) {
-    const std::string_view line = text.substr(0, text.find('\n'));
+  for (const std::string_view line : LinesOf(text)) {
     if (line.substr(0, key.size()) == key && line.size() > key.size() && line[key.size()] == ' ') {
       return Number(line.substr(key.size() + 1));
     }
-    text.remove_prefix(line.size() == text.size() ? line.size() : line.size() + 1);
   }
   return std::nullopt;
 }
@@ -65,10 +64,7 @@ std::optional<std::int64_t> NumberAfter(std::string_view text, std::string_view 
 // "4:memory:/path" (v1; the middle may be a list) or "0::/path" (v2).
 std::optional<MemoryGroup> FindMemoryGroup(std::string_view proc_self_cgroup) {
   std::optional<MemoryGroup> found;
-  while (!proc_self_cgroup.empty()) {
-    const std::string_view line = proc_self_cgroup.substr(0, proc_self_cgroup.find('\n'));
-    proc_self_cgroup.remove_prefix(line.size() == proc_self_cgroup.size() ? line.size()
-                                                                          : line.size() + 1);
+  for (const std::string_view line : LinesOf(proc_self_cgroup)) {
     const std::size_t first = line.find(':');
     const std::size_t second = first == std::string_view::npos ? first : line.find(':', first + 1);
     if (second == std::string_view::npos) {

@@ -1,7 +1,6 @@
 // Exit codes and last words.
 #include "launcher/failures/out_of_memory.h"
 
-#include <algorithm>
 #include <csignal>
 #include <cstddef>
 #include <string>
@@ -18,9 +17,7 @@ namespace {
 // count: stacks, the rest of a long message, the summary of Weights & Biases.
 std::string WithoutNotes(std::string_view text) {
   std::string rest;
-  while (!text.empty()) {
-    const std::string_view line = text.substr(0, text.find('\n'));
-    text.remove_prefix(std::min(line.size() + 1, text.size()));
+  for (const std::string_view line : LinesOf(text)) {
     const bool is_indented = !line.starts_with("  what()") && line.find_first_of(" \t") == 0;
     if (!line.empty() && !is_indented && !IsStackNote(line) && !line.starts_with("wandb: ")) {
       rest.append(line).push_back('\n');

@@ -30,16 +30,6 @@ bool IsDigit(char c) {
   return c >= '0' && c <= '9';
 }
 
-std::vector<std::string_view> LinesOf(std::string_view text) {
-  std::vector<std::string_view> lines;
-  while (!text.empty()) {
-    const std::string_view line = text.substr(0, text.find('\n'));
-    lines.push_back(line);
-    text.remove_prefix(std::min(line.size() + 1, text.size()));
-  }
-  return lines;
-}
-
 bool IsIndented(std::string_view line) {
   return line.empty() || line.front() == ' ' || line.front() == '\t';
 }

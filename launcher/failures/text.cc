@@ -3,7 +3,6 @@
 #include "launcher/failures/text.h"
 
 #include <algorithm>
-#include <vector>
 
 namespace ddl {
 namespace {
@@ -101,6 +100,16 @@ std::string LastLines(std::string_view text, std::size_t count) {
     joined.pop_back();
   }
   return joined;
+}
+
+std::vector<std::string_view> LinesOf(std::string_view text) {
+  std::vector<std::string_view> lines;
+  while (!text.empty()) {
+    const std::string_view line = text.substr(0, text.find('\n'));
+    lines.push_back(line);
+    text.remove_prefix(std::min(line.size() + 1, text.size()));
+  }
+  return lines;
 }
 
 }  // namespace ddl

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "agent/base/clock.h"
 
@@ -17,6 +18,9 @@ std::string CleanText(std::string_view text, std::size_t max_bytes);
 // The last `count` lines, without the last line's newline. Of a line that was
 // overwritten with carriage returns, what stands at the end.
 std::string LastLines(std::string_view text, std::size_t count);
+
+// Its lines, without their newlines. They point into `text`.
+std::vector<std::string_view> LinesOf(std::string_view text);
 
 // The end of a stream: keeps at least the last `max_bytes`, at most twice that.
 class Tail {

@@ -8,7 +8,6 @@
 #include <cstddef>
 #include <exception>
 #include <stdexcept>
-#include <stop_token>
 #include <utility>
 #include <vector>
 
@@ -74,10 +73,7 @@ absl::StatusOr<Mesh> Connect(const MeshOptions& options, GlooStore& store) {
 absl::StatusOr<std::string> Verdict(const MeshOptions& options, const std::string& prefix,
                                     const std::string& outcome, Clock::time_point deadline) {
   const auto fetch = [&](const std::string& key) {
-    const auto left =
-        std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now());
-    return options.gateway->Fetch(prefix + key, std::max(left, std::chrono::milliseconds(1)),
-                                  std::stop_token());
+    return FetchBefore(*options.gateway, prefix + key, deadline);
   };
   if (options.rank != 0) {
     DDL_RETURN_IF_ERROR(

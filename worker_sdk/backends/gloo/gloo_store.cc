@@ -6,6 +6,13 @@
 
 namespace ddl::internal {
 
+absl::StatusOr<std::string> FetchBefore(Gateway& gateway, const std::string& key,
+                                        std::chrono::steady_clock::time_point deadline) {
+  const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(
+      deadline - std::chrono::steady_clock::now());
+  return gateway.Fetch(key, std::max(left, std::chrono::milliseconds(1)), {});
+}
+
 void GlooStore::Fail(absl::Status status) {
   error_ = std::move(status);
   throw std::runtime_error("rendezvous failed");
@@ -24,10 +31,7 @@ void GlooStore::set(const std::string& key, const std::vector<char>& data) {
 }
 
 std::vector<char> GlooStore::Fetch(const std::string& key, int rank) {
-  const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(
-      deadline_ - std::chrono::steady_clock::now());
-  const absl::StatusOr<std::string> value =
-      gateway_.Fetch(prefix_ + key, std::max(left, std::chrono::milliseconds(1)), {});
+  const absl::StatusOr<std::string> value = FetchBefore(gateway_, prefix_ + key, deadline_);
   if (!value.ok()) {
     Fail(absl::Status(value.status().code(), "rank " + std::to_string(rank) +
                                                  " did not join the Gloo backend: " +

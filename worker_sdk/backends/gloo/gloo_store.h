@@ -11,9 +11,14 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "worker_sdk/src/gateway.h"
 
 namespace ddl::internal {
+
+// The value of `key`, which has until `deadline` to be published.
+absl::StatusOr<std::string> FetchBefore(Gateway& gateway, const std::string& key,
+                                        std::chrono::steady_clock::time_point deadline);
 
 // Gloo's interface knows no errors but exceptions: a failed call keeps its
 // status in error() and throws. Not thread safe; `gateway` must outlive it.
