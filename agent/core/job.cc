@@ -99,11 +99,7 @@ void Job::TellOfRefusal(Turn& turn, std::string text) {
   ++num_told_refusals_;
   Waiting waiting = MakeWaiting(turn.now);
   absl::StrAppend(&waiting.text, "; ", last_departure_);
-  for (const auto& [incarnation, agent] : agents_) {
-    if (agent.ready()) {
-      Tell(turn, RefOf(agent), waiting);
-    }
-  }
+  TellReady(turn, waiting);
 }
 
 std::optional<Rejected> Job::Refuse(const Turn& turn, const AgentConnected& hello) const {

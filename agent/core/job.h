@@ -124,6 +124,8 @@ class Job {
   [[nodiscard]] std::optional<Rejected> Refuse(const Turn& turn, const AgentConnected& hello) const;
   [[nodiscard]] std::optional<Rejected> RefuseForPlace(const Turn& turn,
                                                        const AgentConnected& hello) const;
+  // Says it to everybody who is ready for a round.
+  void TellReady(Turn& turn, const Waiting& waiting) const;
   // Those who wait hear why somebody does not come.
   void TellOfRefusal(Turn& turn, std::string text);
   // Heard from lately. Another may be dead already, and its loss not yet noticed.

@@ -130,6 +130,10 @@ void Job::GatherOn(Turn& turn, const Agent* newcomer) {
     return;
   }
   num_told_waiting_ = num_ready_;
+  TellReady(turn, waiting);
+}
+
+void Job::TellReady(Turn& turn, const Waiting& waiting) const {
   for (const auto& [incarnation, agent] : agents_) {
     if (agent.ready()) {
       Tell(turn, RefOf(agent), waiting);
